@@ -79,7 +79,7 @@ def written(at: Path) -> int:
 
 def limit(path: Path) -> None:
     """What cannot be avoided: the filters are built, by as many threads, and forgotten."""
-    from parquet_bloom.edit.plan import Request, Run, planned
+    from parquet_bloom.edit.plan import Request, Run, plan_file
     from parquet_bloom.edit.writer import build_run, runs_of
     from parquet_bloom.filters.decode import ColumnReader
     from parquet_bloom.storage.open_file import OpenFile
@@ -88,7 +88,7 @@ def limit(path: Path) -> None:
 
     request = Request.checked(columns=["key"])
     with OpenFile(path) as source, Workers(processors()) as workers:
-        footer, plan = source.footer(), planned(source, Run(request, workers, Tables()))
+        footer, plan = source.footer(), plan_file(source, Run(request, workers, Tables()))
         readers = {column: ColumnReader(source, footer.leaves[column]) for column in plan.columns}
         runs = runs_of(footer, sorted(plan.sizings))
         for _ in workers.in_order(lambda run: build_run(readers, footer, plan, request, run), runs):

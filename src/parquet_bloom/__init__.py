@@ -62,7 +62,7 @@ from parquet_bloom.options import (
     TableOptions,
     WriteOptions,
 )
-from parquet_bloom.storage.shown import draw_with
+from parquet_bloom.storage.display import draw_with
 
 if TYPE_CHECKING:
     from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
@@ -118,7 +118,7 @@ _HOMES = {
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
-    "ReportPage": "report.written",
+    "ReportPage": "report.page.page",
     "RowGroupVerdict": "search.check",
     "Scan": "search.scan",
     "SearchOptions": "search.options",

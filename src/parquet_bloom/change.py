@@ -7,10 +7,10 @@ from typing import Unpack
 
 from parquet_bloom.arguments import column_names, part, refuse_unknown
 from parquet_bloom.edit.add_to_source import add_to_source
+from parquet_bloom.edit.changeable import changeable, check_append, check_placement, checked_commits, refuse_tails
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.reports import AddReport, RemoveReport
-from parquet_bloom.edit.to_change import check_append, check_placement, committing, refuse_tails, to_change
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.options import AddOptions, Form, PathLike, RemoveOptions, RequestOptions, WriteOptions
 from parquet_bloom.output.target import Writing
@@ -59,14 +59,14 @@ def add_filters(
     refuse_named(source, "call its own add_filters(...)")
     asked = part(RequestOptions, options)
     written = Writing.of(part(WriteOptions, options))
-    about = _changed(source, options, written)
-    commits = committing("add", about, output, options, written)
+    about = _source_to_change(source, options, written)
+    commits = checked_commits("add", about, output, options, written)
     if commits is not None:
         check_append(commits)
         check_placement(options.get("placement"), commits)
         asked["append"] = False  # not of each file: only of those that keep their path
     request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, **asked)
-    return add_to_source(to_change(about, output, written, commits), request, progress)
+    return add_to_source(changeable(about, output, written, commits), request, progress)
 
 
 def remove_filters(
@@ -92,8 +92,8 @@ def remove_filters(
     refuse_unknown("remove_filters", options, RemoveOptions)
     refuse_named(source, "call its own remove_filters(...)")
     written = Writing.of(part(WriteOptions, options))
-    about = _changed(source, options, written)
-    commits = committing("remove", about, output, options, written)
+    about = _source_to_change(source, options, written)
+    commits = checked_commits("remove", about, output, options, written)
     if about.table_name is not None:
         refuse_tails(about.table_name, options)
     request = RemoveRequest(
@@ -102,10 +102,10 @@ def remove_filters(
         last=options.get("last", False),
         how=written,
     )
-    return remove_from_source(to_change(about, output, written, commits), request, progress)
+    return remove_from_source(changeable(about, output, written, commits), request, progress)
 
 
-def _changed(
+def _source_to_change(
     source: PathLike | Sequence[PathLike], options: AddOptions | RemoveOptions, written: Writing
 ) -> CallSource:
     access = TableAccess.asked(options, written.force)

@@ -9,8 +9,8 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.options import PathLike
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
-from parquet_bloom.source.results import Printed
-from parquet_bloom.storage.shown import counted, line
+from parquet_bloom.source.results import Result
+from parquet_bloom.storage.display import line, quantity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ def scan_of(
     index: Index = None,
     **options: Unpack[SearchOptions],
 ) -> Scan:
-    """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
+    """The Scan behind every read function, or with `index` one that queries zone indexes too."""
     if index is None:
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
     from parquet_bloom.zones.scan import IndexedScan
@@ -123,7 +123,7 @@ def count(
     index: Index = None,
     **options: Unpack[SearchOptions],
 ) -> int:
-    """Count the rows that match; only row groups of which the footer and filters cannot tell are read.
+    """Count the rows that match; only row groups that footer and filters do not decide are read.
 
     Arguments and errors as read_table has them.
     """
@@ -137,7 +137,7 @@ def _one_of(predicate: Any, filters: Any) -> Any:
     return filters if predicate is None else predicate
 
 
-class PrunedFiles(Printed, list[tuple[str, list[int]]]):
+class PrunedFiles(Result, list[tuple[str, list[int]]]):
     """(file, row groups) of each file that has row groups in which a row can match.
 
     row_groups  of all files that were opened
@@ -165,8 +165,8 @@ class PrunedFiles(Printed, list[tuple[str, list[int]]]):
         return pa.table({"path": pa.array(paths, pa.string()), "row_groups": pa.array(groups, pa.list_(pa.int64()))})
 
     def __repr__(self) -> str:
-        kept = f"{sum(len(g) for _, g in self):,} of {counted(self.row_groups, 'row groups')}"
-        return line("PrunedFiles", [f"{kept} in {counted(len(self), 'files')}"])
+        kept = f"{sum(len(g) for _, g in self):,} of {quantity(self.row_groups, 'row groups')}"
+        return line("PrunedFiles", [f"{kept} in {quantity(len(self), 'files')}"])
 
 
 def prune(

@@ -62,7 +62,7 @@ def test_values_that_are_asked_for_lie_between_the_bounds(tmp_path: Path, kind: 
     assert len(set(values)) == samples.DISTINCT
     everything = samples.column(kind)
     for question in questions_of(kind, PLAIN):
-        asked, rows = samples.asked(kind, question)
+        asked, rows = samples.question_values(kind, question)
         assert everything.type == asked[0].type, "a literal of the column's own type"
         assert samples.REPEATED <= rows < len(everything)
         assert all(value not in (samples.ascending(kind)[0], samples.ascending(kind)[-1]) for value in asked)

@@ -16,15 +16,15 @@ from deltalake import write_deltalake
 
 import parquet_bloom
 from parquet_bloom import cli
-from parquet_bloom.cli.groups import SECTIONS, _Telling
+from parquet_bloom.cli.groups import SECTIONS, _Command
 from parquet_bloom.report.text import cells
 
 TRACE = "4bf92f3577b34da6"
 
 
-def pages(command: click.Command, name: str) -> Iterator[tuple[str, _Telling]]:
+def pages(command: click.Command, name: str) -> Iterator[tuple[str, _Command]]:
     """Every command below one, with what is typed for it."""
-    assert isinstance(command, _Telling), name
+    assert isinstance(command, _Command), name
     yield name, command
     if isinstance(command, click.Group):
         ctx = click.Context(command)

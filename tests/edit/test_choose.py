@@ -14,7 +14,7 @@ from support.samples import FIXTURES
 
 from parquet_bloom import AddedFile, add_filters, write_table
 from parquet_bloom.edit import choose
-from parquet_bloom.edit.sample import Sample, distinct, halves, share_held
+from parquet_bloom.edit.sample import Sample, distinct, halves, shared_fraction
 
 
 def chosen(path: Path, **options: object) -> AddedFile:
@@ -172,7 +172,7 @@ def test_estimates_from_a_sample_are_near_the_truth(universe: int) -> None:
     assert fewest == pytest.approx(there, rel=0.05)
     assert there * 0.95 <= most <= 2.5 * there
     held = np.isin(np.unique(one[:part]), other).mean()
-    found = share_held(_sampled(one[:part], whole), _sampled(other[:part], whole))
+    found = shared_fraction(_sampled(one[:part], whole), _sampled(other[:part], whole))
     assert found == pytest.approx(held, abs=0.17)
 
 
@@ -181,7 +181,7 @@ def test_rare_values_are_not_taken_for_frequent_ones() -> None:
     rng = np.random.default_rng(1)
     one, other = (rng.zipf(1.3, 80_000) % 10_000_019 for _ in range(2))
     held = np.isin(np.unique(one), other).mean()
-    found = share_held(_sampled(one[:10_000], 80_000), _sampled(other[:10_000], 80_000))
+    found = shared_fraction(_sampled(one[:10_000], 80_000), _sampled(other[:10_000], 80_000))
     assert held < 0.5
     assert found < 0.8, "so the benefit is above the least one"
 
@@ -190,4 +190,4 @@ def test_one_sample_is_held_against_itself_by_halves() -> None:
     values = np.arange(1001)
     first, second = halves(_sampled(values, 1001))
     assert (len(first.hashes), len(second.hashes)) == (500, 501)
-    assert share_held(first, second) == 0
+    assert shared_fraction(first, second) == 0

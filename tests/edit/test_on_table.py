@@ -13,10 +13,10 @@ from support.plain_table import PlainTable
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters
 from parquet_bloom.edit.add_to_source import add_to_source
+from parquet_bloom.edit.changeable import ChangeableTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.to_change import TableToChange
 from parquet_bloom.errors import (
     ConflictError,
     RefusedTypeError,
@@ -30,7 +30,7 @@ from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.output.target import Writing
 from parquet_bloom.report.added import print_commits
-from parquet_bloom.source.snapshot import Field, Ways
+from parquet_bloom.source.snapshot import CommitModes, Field
 from parquet_bloom.storage.open_file import OpenFile
 
 ROWS = 3000
@@ -55,13 +55,13 @@ def table(tmp_path) -> PlainTable:
 
 def add(table: PlainTable, columns=("id",), how: Committing | None = None, **arguments):
     given = Request.checked(columns=columns and list(columns), **arguments)
-    return add_to_source(TableToChange(table, how or Committing("add")), given)
+    return add_to_source(ChangeableTable(table, how or Committing("add")), given)
 
 
 def remove(table: PlainTable, columns=None, how: Committing | None = None):
     how = how or Committing("remove")
     return remove_from_source(
-        TableToChange(table, how), RemoveRequest(columns=columns, how=Writing(dry_run=how.dry_run))
+        ChangeableTable(table, how), RemoveRequest(columns=columns, how=Writing(dry_run=how.dry_run))
     )
 
 
@@ -300,7 +300,7 @@ def test_removing_some_of_a_tail_needs_another_file(table):
 
 def test_files_that_row_level_deletes_name_grow_while_others_are_replaced(table):
     first = next(iter(table.entries()))
-    table.open_ways[first] = Ways("same-path", "", "row-level deletes name its path")
+    table.open_ways[first] = CommitModes("same-path", "", "row-level deletes name its path")
     report = add(table)
     assert [(c.files, c.same_path) for c in report.commits] == [(3, 1)]
     assert {file.source: (file.way, file.why) for file in report.files}[str(table.folder / first)] == (
@@ -379,7 +379,7 @@ def test_without_names_columns_that_the_table_dropped_get_no_filter(table):
 
 
 def test_the_tables_properties_are_the_wishes_where_no_column_is_named(table):
-    table.wishes = {"columns": ["user", "gone", "flag"], "fpp": {"user": 0.001}, "max_bytes": 1 << 20}
+    table.filter_settings = {"columns": ["user", "gone", "flag"], "fpp": {"user": 0.001}, "max_bytes": 1 << 20}
     report = add(table, None)
     assert all(columns == {"user"} for columns in filters(table).values())
     assert all(one.fpp <= 0.001 for file in report.files for one in file.filters)
@@ -423,7 +423,7 @@ def test_new_deletes_meanwhile_change_the_way(table):
     first = next(iter(table.entries()))
 
     def delete(t: PlainTable) -> None:
-        t.open_ways[first] = Ways(None, "the log cannot say so", "row-level deletes name its path")
+        t.open_ways[first] = CommitModes(None, "the log cannot say so", "row-level deletes name its path")
         t.drop(next(reversed(t.entries())))
 
     table.before_commit = once(delete)
@@ -447,7 +447,7 @@ def test_a_run_that_grows_the_file_meanwhile_is_waited_out(table):
             done.append(1)
             add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
 
-    report = add_to_source(TableToChange(table, Committing("add")), Request.checked(columns=["id"]), grow)
+    report = add_to_source(ChangeableTable(table, Committing("add")), Request.checked(columns=["id"]), grow)
     assert done
     assert report.failed == []
     assert [commit.files for commit in report.commits] == [3]
@@ -482,7 +482,7 @@ def test_others_that_are_always_first_end_the_call(table):
 def test_a_table_that_allows_no_way_is_refused_before_any_work(table):
     before = table.files()
     for name in table.entries():
-        table.open_ways[name] = Ways(None, "row tracking is on", "deletion vectors are on")
+        table.open_ways[name] = CommitModes(None, "row tracking is on", "deletion vectors are on")
     with pytest.raises(TableFormatError, match="row tracking is on; deletion vectors are on"):
         add(table)
     with pytest.raises(TableFormatError, match="cannot get new versions: row tracking is on$"):
@@ -495,7 +495,7 @@ def test_a_file_without_a_way_is_refused_for_that_alone(table, spec):
     [first, *_] = table.entries()
     add(table, spec=spec)
     [held, *rest] = table.entries()
-    table.open_ways[held] = Ways(None, "x", "y")
+    table.open_ways[held] = CommitModes(None, "x", "y")
     assert [str(one.error) for one in remove(table).failed] == [
         f"{table.folder / held}: cannot get a new version: x; y"
     ]
@@ -508,7 +508,7 @@ def test_a_file_without_a_way_is_refused_for_that_alone(table, spec):
 def test_a_file_that_has_its_filters_needs_no_way(table):
     add(table)
     for name in [*table.entries()][:2]:
-        table.open_ways[name] = Ways(None, "x", "y")
+        table.open_ways[name] = CommitModes(None, "x", "y")
     assert add(table).failed == []
 
 
@@ -577,7 +577,7 @@ def test_control_c_takes_what_was_built(table):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        add_to_source(TableToChange(table, Committing("add")), Request.checked(columns=["id"]), stop)
+        add_to_source(ChangeableTable(table, Committing("add")), Request.checked(columns=["id"]), stop)
     assert seen
     assert table.files() == files
 

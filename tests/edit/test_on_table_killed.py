@@ -12,10 +12,10 @@ import pytest
 from support.plain_table import PlainTable
 
 from parquet_bloom.edit.add_to_source import add_to_source
+from parquet_bloom.edit.changeable import ChangeableTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.to_change import TableToChange
 
 TESTS = Path(__file__).resolve().parents[1]
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -28,7 +28,7 @@ from support.plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.to_change import TableToChange
+from parquet_bloom.edit.changeable import TableToChange
 
 folder, way, point = sys.argv[1:]
 table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
@@ -61,7 +61,7 @@ from support.plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.to_change import TableToChange
+from parquet_bloom.edit.changeable import TableToChange
 from parquet_bloom.output import append
 
 whole, calls = append.copy_range, []
@@ -111,7 +111,7 @@ def test_killed(tmp_path, way, point):
     assert table.version == version + committed
     for at in range(1, table.version + 1):
         assert table.rows(at).num_rows == 2000 * min(at, 3), "every version reads the rows it read"
-    add = add_to_source(TableToChange(table, Committing("add", way)), Request.checked(columns=["id"]))
+    add = add_to_source(ChangeableTable(table, Committing("add", way)), Request.checked(columns=["id"]))
     assert len(add.commits) == (0 if committed else 1)
     assert table.rows().sort_by("id") == rows.sort_by("id")
     left = table.files() - named - set(table.entries())
@@ -123,7 +123,7 @@ def test_killed(tmp_path, way, point):
 @pytest.mark.parametrize(("way", "dry_run"), [("new-path", False), ("same-path", True), ("same-path", False)])
 def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     table = made(tmp_path / "table")
-    add_to_source(TableToChange(table, Committing("add", "same-path")), Request.checked(columns=["n"]))
+    add_to_source(ChangeableTable(table, Committing("add", "same-path")), Request.checked(columns=["n"]))
     rows = table.rows()
     done = subprocess.run(
         [sys.executable, "-c", TEARS, str(table.folder)],
@@ -134,10 +134,10 @@ def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     torn = [name for name, size in table.entries().items() if (table.folder / name).stat().st_size > size]
     assert len(torn) == 1
     options = RemoveRequest()
-    looked = remove_from_source(TableToChange(table, Committing("remove", way, dry_run=True)), options)
+    looked = remove_from_source(ChangeableTable(table, Committing("remove", way, dry_run=True)), options)
     assert (looked.failed, [one.removed for one in looked.files]) == ([], [4] * 3)
     report = add_to_source(
-        TableToChange(table, Committing("add", way, dry_run=dry_run)), Request.checked(columns=["id"])
+        ChangeableTable(table, Committing("add", way, dry_run=dry_run)), Request.checked(columns=["id"])
     )
     assert report.failed == []
     assert [commit.files for commit in report.commits] == ([] if dry_run else [3])

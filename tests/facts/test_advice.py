@@ -12,7 +12,7 @@ import pytest
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.known import as_text, check_engine, known, notes_of
+from parquet_bloom.facts.known import as_text, check_engine, known_engines, notes_of
 from parquet_bloom.storage.open_file import OpenFile
 
 
@@ -96,4 +96,4 @@ def test_an_engine_that_nobody_knows_is_an_error_before_work(path: Path, tmp_pat
 
 def test_the_text_of_facts_is_made_by_its_own_code() -> None:
     kept = Path(parquet_bloom.__file__).parent / "facts" / "engines.json"
-    assert kept.read_text() == as_text(known())
+    assert kept.read_text() == as_text(known_engines())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parquet_bloom.facts.known import known
+from parquet_bloom.facts.known import known_engines
 from parquet_bloom.report import advice
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "engines.md").read_text()
@@ -58,7 +58,7 @@ BY_ENGINE = {name: (used, unused) for name, used, unused in rows("By engine")[1:
 
 def test_all_engines_that_were_asked_are_in_both_tables() -> None:
     assert list(BY_ENGINE) == HEAD[1:]
-    assert len(BY_ENGINE) == sum(facts.how != advice.SOURCES for facts in known()) >= 10
+    assert len(BY_ENGINE) == sum(facts.how != advice.SOURCES for facts in known_engines()) >= 10
 
 
 @pytest.mark.parametrize("engine", BY_ENGINE)

@@ -12,7 +12,7 @@ import pytest
 
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.output import recovery
-from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.storage.remote import Location
 
 faults = pytest.mark.faults
@@ -77,7 +77,11 @@ def test_a_lock_that_is_never_given_back(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(recovery, "PATIENCE_S", 0.1)
     at = Location(str(path))
     told = r"x.parquet: another program holds its lock.*nothing was written"
-    with opened(at, to_replace=True), opened(at, to_replace=False), pytest.raises(ConflictError, match=told):
-        opened(at, to_replace=True).__enter__()
-    with opened(at, to_replace=True):
+    with (
+        open_for_change(at, to_replace=True),
+        open_for_change(at, to_replace=False),
+        pytest.raises(ConflictError, match=told),
+    ):
+        open_for_change(at, to_replace=True).__enter__()
+    with open_for_change(at, to_replace=True):
         pass

@@ -20,7 +20,7 @@ import pytest
 
 import parquet_bloom
 from parquet_bloom import lance
-from parquet_bloom.source.results import Printed
+from parquet_bloom.source.results import Result
 
 EVIL = "<script>alert(1)</script>\n::error::x"
 FILES, ROWS = 200, 40
@@ -125,7 +125,7 @@ def walked(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
         parts += value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts += [getattr(value, field.name) for field in dataclasses.fields(value)]
-    elif isinstance(value, Printed) and hasattr(value, "__dict__"):
+    elif isinstance(value, Result) and hasattr(value, "__dict__"):
         parts += [one for name, one in vars(value).items() if name[0] != "_" and isinstance(one, list | dict)]
     for one in parts:
         yield from walked(one, seen)
@@ -221,7 +221,7 @@ def test_html_of_every_result_is_bounded_and_escaped(results: dict[str, Any]) ->
     drawn = 0
     for name, result in results.items():
         for one in walked(result):
-            if not isinstance(one, Printed) or drawn > 2000:
+            if not isinstance(one, Result) or drawn > 2000:
                 continue
             drawn += 1
             html = one._repr_html_()

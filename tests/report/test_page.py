@@ -82,7 +82,7 @@ def test_the_json_is_what_the_functions_say(page: Page, folder: Path) -> None:
     assert [step["row_groups"] for step in steps[:2]] == [GROUPS + 6, GROUPS], "the folder's name excludes one file"
     assert steps[-1]["row_groups"] == len(verdicts) - verdicts.skipped
     advised = [one["column"] for one in page.data["advice"]["columns"] if one["advised"]]
-    assert advised == [markup.shown(name) for name in parquet_bloom.advise(folder).advised]
+    assert advised == [markup.display_text(name) for name in parquet_bloom.advise(folder).advised]
     file = parquet_bloom.inspect(next(folder.glob("day=2/*"))).files[0]
     assert page.data["file"]["size"] == file.size
     rates = {(one["column"], one["row_group"]): one["fpp"] for one in page.data["file"]["filters"]}
@@ -272,7 +272,7 @@ def test_texts_are_made_safe() -> None:
     script = markup.json_in_script({"a": "<!--</script>&"})
     assert not set("<>&") & set(script)
     assert json.loads(script) == {"a": "<!--</script>&"}
-    assert len(markup.shown("x" * 10_000)) < 2100
+    assert len(markup.display_text("x" * 10_000)) < 2100
     rows = [("y" * 500, ("1", 1.0))] * 5000
     assert markup.html_text(markup.table("t", ("a", "b"), rows, 5000)).count("<tr>") == markup.MOST_ROWS + 1
 

@@ -19,7 +19,7 @@ from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom import errors, lance
-from parquet_bloom.source.results import Printed
+from parquet_bloom.source.results import Result
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -187,7 +187,7 @@ def reached(hint: Any, seen: set[type]) -> Iterator[type]:
     for one in typing.get_type_hints(hint).values():
         yield from reached(one, seen)
     for one in vars(hint).values():
-        if isinstance(one, property) and issubclass(hint, Printed | tuple):
+        if isinstance(one, property) and issubclass(hint, Result | tuple):
             yield from reached(typing.get_type_hints(one.fget).get("return"), seen)
 
 
@@ -203,7 +203,7 @@ def test_every_result_has_a_public_name(module: types.ModuleType) -> None:
                      **vars(inspect.getmodule(one))}  # fmt: skip
             returned.update(reached(typing.get_type_hints(one, known).get("return"), set()))
     assert len(returned) > 5
-    assert not {kind.__name__ for kind in returned - public - {Printed}}
+    assert not {kind.__name__ for kind in returned - public - {Result}}
 
 
 def vars_of(module: types.ModuleType) -> dict[str, Any]:

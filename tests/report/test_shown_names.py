@@ -16,7 +16,7 @@ from support.commands import command, on_terminal
 import parquet_bloom
 from parquet_bloom import cli
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 EVIL = "\x1b]0;title\x07\x1b[31mred\x1b[2K\x9b31m\u202egnp\u2066.\u200b"
 MARKUP = "[b]m[/x]"

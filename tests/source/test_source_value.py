@@ -26,7 +26,7 @@ import parquet_bloom
 import parquet_bloom.lance
 from parquet_bloom import FileChangedError, RequestError, Source, TableFormatError
 from parquet_bloom.source import source as looked_up
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 ROWS = 400
 KEY = "id = 42"
@@ -354,7 +354,7 @@ def test_threads_share_one_look(folder: Path) -> None:
     def ask() -> None:
         barrier.wait()
         try:
-            found.append(source.found())
+            found.append(source.resolve())
             assert source.count(KEY) == 1
         except BaseException as error:
             errors.append(error)
@@ -365,7 +365,7 @@ def test_threads_share_one_look(folder: Path) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len({id(one) for one in found}) == 1, "all of them have the answer of one"
+    assert len({id(one.snapshot) for one in found}) == 1, "all of them have the answer of one"
 
 
 def _ask(source: Source) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import parquet_bloom
 from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
 from parquet_bloom.format.forms.known import FORMATS
-from parquet_bloom.spark.dataset import folders_of, literal_path, shape_of
+from parquet_bloom.spark.work import folders_of, literal_path, shape_of
 
 pytestmark = pytest.mark.spark
 
@@ -153,7 +153,7 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
     from parquet_bloom.search.options import DatasetSchema, Options
     from parquet_bloom.search.search import Search
-    from parquet_bloom.source.source import found_files
+    from parquet_bloom.source.source import resolved_files
     from parquet_bloom.storage.open_file import OpenFile
     from parquet_bloom.storage.paths import DataFile
 
@@ -163,7 +163,7 @@ def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
         known = DatasetSchema(source.outline().leaves, ())
     for ignore, skipped in ((True, False), (False, True)):
         options = Options(dataset_schema=known, ignore_case=ignore)
-        [one] = Search(found_files([DataFile(str(tmp_path / "b.parquet"))]), "id = 5", options)
+        [one] = Search(resolved_files([DataFile(str(tmp_path / "b.parquet"))]), "id = 5", options)
         assert not isinstance(one, tuple)
         assert one.decision is not None
         assert (not one.decision.open.any()) == skipped, "Spark reads ID as id"

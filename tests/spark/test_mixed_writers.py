@@ -77,7 +77,7 @@ def test_other_columns(folder: Path) -> None:
         known = DatasetSchema(source.outline().leaves, (), str(paths[0]))
     for column in COLUMNS:
         found = Search(
-            CallSource(paths).found(),
+            CallSource(paths).resolve(),
             text_of(column, ABSENT),
             Options("largest", dataset_schema=known, ignore_case=True),
         )

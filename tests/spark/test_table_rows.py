@@ -37,13 +37,13 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import DamagedFileError, NotParquetError, RequestError, TableFormatError, UnknownColumnError
 from parquet_bloom.predicates.tree import And, Compare, Not, Predicate
 from parquet_bloom.search.options import Options
-from parquet_bloom.source.names import TableAccess
+from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
-from parquet_bloom.spark.named_tables import live_files
-from parquet_bloom.spark.source.reading import living_rows
+from parquet_bloom.source.source import CallSource
+from parquet_bloom.spark.source.reading import matching_rows
+from parquet_bloom.spark.source.rows import Query, columns_of, plan_table, table_types
 from parquet_bloom.spark.source.source import ParquetBloomSource
-from parquet_bloom.spark.source.table_rows import RowsAsked, plan_table, schema_in_spark
-from parquet_bloom.spark.source.table_source import columns_of
+from parquet_bloom.spark.work import TableWork
 
 pytestmark = [
     pytest.mark.spark,
@@ -57,12 +57,16 @@ def living(
     snapshot: Snapshot, predicate: Predicate = ALL, columns: Sequence[str] | None = None, partitions: int | None = None
 ) -> pa.Table:
     """The rows that executors give, without a session: all that they get was pickled."""
-    rows = schema_in_spark(snapshot, columns)
+    rows = table_types(snapshot).of(columns)
     beside = [name for name in columns_of(predicate) if name not in rows.names]
-    asked = RowsAsked(rows, schema_in_spark(snapshot, beside) if beside else pa.schema([]), predicate)
-    plan = plan_table(snapshot, asked, partitions)
-    reader = pickle.loads(pickle.dumps(plan.reader))
-    return pa.Table.from_batches([batch for unit in plan.units for batch in reader.rows(unit)], rows)
+    query = Query(rows, table_types(snapshot).of(beside) if beside else pa.schema([]), predicate)
+    plan = plan_table(snapshot, query, partitions)
+    scan = pickle.loads(pickle.dumps(plan))
+    return pa.Table.from_batches([batch for unit in plan.units for batch in scan.rows(unit)], rows)
+
+
+def live_files(name: str, access: TableAccess = ORDINARY) -> Snapshot:
+    return CallSource(name, access=access).resolve().snapshot
 
 
 def shown(table: pa.Table | Sequence[Mapping[str, Any]]) -> list[str]:
@@ -139,13 +143,13 @@ def test_a_large_file_is_several_tasks_unless_rows_of_it_are_deleted(tmp_path: P
 
     file = TableFile(str(path), size=1 << 30)  # the log's size is what is planned by
     snapshot = Snapshot("hand:made", "1", (Field("n", pa.int64()),), False, [file])
-    asked = RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL)
-    assert len(plan_table(snapshot, asked).units) == 64
+    query = Query(table_types(snapshot).of(None), pa.schema([]), ALL)
+    assert len(plan_table(snapshot, query).units) == 64
     assert living(snapshot)["n"].to_pylist() == list(range(1000)), "each row group once"
     from support.evolving_tables import Positions
 
     snapshot = replace(snapshot, files=[replace(file, deletes=Positions(tuple(range(0, 1000, 2))))])
-    assert len(plan_table(snapshot, asked).units) == 1
+    assert len(plan_table(snapshot, query).units) == 1
     assert living(snapshot)["n"].to_pylist() == list(range(1, 1000, 2))
 
 
@@ -285,7 +289,7 @@ def test_read_filters_as_executors_do(spark: Any, seed: int, tmp_path: Path) -> 
     snapshot, rng = table.snapshot(), Random(seed)
     for _ in range(4):
         tree = a_tree(table, rng)
-        frame = living_rows(spark, snapshot, tree, None, Options("largest"))
+        frame = matching_rows(TableWork(spark, snapshot), [], tree, None, Options("largest"))
         assert sorted(shown(frame.toArrow())) == sorted(shown(expected(table, tree))), f"{tree}"
 
 
@@ -325,9 +329,9 @@ def test_executors_have_folders_of_their_own(lake: str, monkeypatch: pytest.Monk
     root = Path(lake.removeprefix("delta:"))
     monkeypatch.chdir(root.parent)
     snapshot = live_files("delta:lake")
-    plan = plan_table(snapshot, RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL))
+    plan = plan_table(snapshot, Query(table_types(snapshot).of(None), pa.schema([]), ALL))
     monkeypatch.chdir("/")
-    assert sum(batch.num_rows for unit in plan.units for batch in plan.reader.rows(unit)) == 199
+    assert sum(batch.num_rows for unit in plan.units for batch in plan.rows(unit)) == 199
 
 
 def test_one_query_is_of_one_snapshot(spark: Any, lake: str) -> None:
@@ -350,8 +354,8 @@ print(sum(batch.num_rows for unit in units for batch in reader.rows(unit)))
 """
     for name, properties, rows in ((iceberg.name, iceberg.properties, len(iceberg.rows)), (lake, None, 199)):
         snapshot = live_files(name, TableAccess(properties))
-        plan = plan_table(snapshot, RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL))
-        (tmp_path / "plan").write_bytes(pickle.dumps((plan.reader, plan.units)))
+        plan = plan_table(snapshot, Query(table_types(snapshot).of(None), pa.schema([]), ALL))
+        (tmp_path / "plan").write_bytes(pickle.dumps((plan, plan.units)))
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "plan")],
             capture_output=True, text=True, check=False,

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.source.history import History
-from parquet_bloom.source.snapshot import Change, Field, Snapshot, TableFile, Ways
+from parquet_bloom.source.snapshot import Change, CommitModes, Field, Snapshot, TableFile
 from parquet_bloom.storage.remote import Location
 
-NEW, SAME = Ways("new-path"), Ways("same-path", "", "row-level deletes name its path")
+NEW, SAME = CommitModes("new-path"), CommitModes("same-path", "", "row-level deletes name its path")
 
 
 class PlainTable:
@@ -28,8 +28,8 @@ class PlainTable:
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.folder, self.name = folder, f"plain:{folder.name}"
         self.fields = tuple(Field(one.name, one.type) for one in schema)
-        self.wishes: Mapping[str, object] = {}
-        self.open_ways: dict[str, Ways] = {}
+        self.filter_settings: Mapping[str, object] = {}
+        self.open_ways: dict[str, CommitModes] = {}
         self.before_commit: Callable[[PlainTable], None] = lambda _: None
         folder.mkdir(exist_ok=True)
         (folder / "log").mkdir(exist_ok=True)
@@ -78,12 +78,12 @@ class PlainTable:
 
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         files = [TableFile(str(self.folder / name), size=size) for name, size in self.entries().items()]
-        return Snapshot(self.name, str(self.version), self.fields, False, files, self.wishes)
+        return Snapshot(self.name, str(self.version), self.fields, False, files, self.filter_settings)
 
     def history(self, snapshot: Snapshot) -> History:
         return History()
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         return {file.path: self.open_ways.get(Path(file.path).name, NEW) for file in snapshot.files}
 
     def new_location(self, file: TableFile) -> Location:

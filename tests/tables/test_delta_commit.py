@@ -31,7 +31,7 @@ from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, Table, TableFile
 from parquet_bloom.tables.delta import commit
 from parquet_bloom.tables.delta import table as delta
-from parquet_bloom.tables.delta.commit import respelled
+from parquet_bloom.tables.delta.commit import reencoded_paths
 from parquet_bloom.tables.delta.log import _is_deep
 
 WAYS = ("new-path", "same-path")
@@ -184,7 +184,7 @@ def test_names_of_all_characters_stay_one_file(tmp_path):
     made.commit(tmp_path, 1, *actions)
     for way in (*WAYS, "new-path"):
         table, snapshot, changes = changed(tmp_path, way)
-        refused = {path: ways.refusal for path, ways in table.ways(snapshot).items() if ways.refusal}
+        refused = {path: ways.refusal for path, ways in table.commit_modes(snapshot).items() if ways.refusal}
         assert not refused
         table.commit(snapshot, changes, {})
         assert live(tmp_path) == list(range(len(names))), "a path that deltalake spelt anew would leave two files"
@@ -194,7 +194,7 @@ def test_names_of_all_characters_stay_one_file(tmp_path):
 def test_a_path_that_deltalake_would_spell_anew_is_refused(tmp_path, spelt):
     made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add(spelt))
     table = delta.open_delta(str(tmp_path), None)
-    [ways] = table.ways(table.snapshot()).values()
+    [ways] = table.commit_modes(table.snapshot()).values()
     assert ways.default is None
     assert "written in a way that deltalake would change" in ways.refusal
 
@@ -237,11 +237,11 @@ def test_what_a_killed_run_left_of_a_trial_goes_with_the_next(tmp_path):
 
 def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
     paths = ["a.parquet", "p=1/a.parquet", "p%3D1/a.parquet", "\ud800", "%00", "b.parquet"]
-    assert respelled(commit.deltalake(), paths) == {"p%3D1/a.parquet", "\ud800"} | (
-        respelled(commit.deltalake(), ["%00"])
+    assert reencoded_paths(commit.deltalake(), paths) == {"p%3D1/a.parquet", "\ud800"} | (
+        reencoded_paths(commit.deltalake(), ["%00"])
     )
-    assert respelled(Later(), ["a.parquet", "p=1/a.parquet"]) == {"p=1/a.parquet"}
-    assert respelled(Later(), []) == set()
+    assert reencoded_paths(Later(), ["a.parquet", "p=1/a.parquet"]) == {"p=1/a.parquet"}
+    assert reencoded_paths(Later(), []) == set()
     root = table_at(tmp_path)
     monkeypatch.setattr(delta, "deltalake", Later)
     with pytest.raises(TableFormatError, match="its path is written in a way that deltalake would change"):
@@ -295,7 +295,7 @@ def test_a_commit_to_a_table_of_mapped_columns(tmp_path):
 def test_a_new_path_is_the_default(tmp_path):
     root = table_at(tmp_path)
     table = delta.open_delta(str(root), None)
-    for ways in table.ways(table.snapshot()).values():
+    for ways in table.commit_modes(table.snapshot()).values():
         assert (ways.default, ways.refusal) == ("new-path", "")
 
 
@@ -317,7 +317,7 @@ def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path, name):
     )
     table = delta.open_delta(str(tmp_path), None, None, TableAccess(None, ("/elsewhere",), True))
     snapshot = table.snapshot()
-    refused, free = (table.ways(snapshot)[file.path] for file in snapshot.files)
+    refused, free = (table.commit_modes(snapshot)[file.path] for file in snapshot.files)
     assert refused.default is None
     assert reason in refused.no_same_path
     assert reason in refused.no_new_path
@@ -332,7 +332,7 @@ def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path, name):
 def test_tags_that_are_hints_alone_hinder_nothing(tmp_path, tags):
     made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add("a", tags=tags))
     table = delta.open_delta(str(tmp_path), None)
-    assert [ways.default for ways in table.ways(table.snapshot()).values()] == ["new-path"]
+    assert [ways.default for ways in table.commit_modes(table.snapshot()).values()] == ["new-path"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_table_with_features_that_a_commit_would_break_is_refused(tmp_path, pr
     made.commit(tmp_path, 0, protocol, made.metadata([made.field("id", "long")]), made.add("a"))
     table = delta.open_delta(str(tmp_path), None)
     with pytest.raises(TableFormatError, match=reason):
-        table.ways(table.snapshot())
+        table.commit_modes(table.snapshot())
 
 
 WRITTEN = ["appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns"]
@@ -781,7 +781,7 @@ def test_writing_needs_deltalake_and_reading_does_not(tmp_path, monkeypatch):
     table, snapshot, changes = changed(root, "new-path")
     monkeypatch.setitem(sys.modules, "deltalake", None)
     assert len(table.snapshot().files) == 4
-    for work in (lambda: table.ways(snapshot), lambda: table.commit(snapshot, changes, {})):
+    for work in (lambda: table.commit_modes(snapshot), lambda: table.commit(snapshot, changes, {})):
         with pytest.raises(RequestError, match=f"^delta: a commit needs deltalake; {to_install('delta')}$"):
             work()
 
@@ -812,7 +812,10 @@ def test_other_storages_are_read_and_not_written(tmp_path):
             file.relative for file in delta.open_delta(str(root), None).snapshot().files
         )
         [first, *_] = snapshot.files
-        for work in (lambda: table.ways(snapshot), lambda: table.commit(snapshot, [Change(first, first, 9, 1)], {})):
+        for work in (
+            lambda: table.commit_modes(snapshot),
+            lambda: table.commit(snapshot, [Change(first, first, 9, 1)], {}),
+        ):
             with pytest.raises(RequestError, match="on local disks and S3 alone"):
                 work()
     finally:

@@ -99,7 +99,7 @@ def changed(lake: Lake) -> list[Change]:
     """Add filters to the whole table; its rows, in all snapshots, stay what they were."""
     before = rows_of_all_snapshots(lake)
     table, snapshot = opened(lake)
-    assert {ways.default for ways in table.ways(snapshot).values()} == {"new-path"}
+    assert {ways.default for ways in table.commit_modes(snapshot).values()} == {"new-path"}
     changes = with_filters(table, snapshot)
     assert changes
     assert before
@@ -207,7 +207,7 @@ def test_a_catalog_that_may_not_be_written_to_says_so_before_any_work(small, mon
     table, snapshot = opened(small)
     monkeypatch.setattr("os.access", lambda path, mode: path != str(small.catalog))  # root may write to any
     with pytest.raises(StorageError, match="may not be written to; ask for the right to change the catalog"):
-        table.ways(snapshot)
+        table.commit_modes(snapshot)
 
 
 def test_names_do_not_grow(small):

@@ -249,7 +249,7 @@ def test_position_deletes_stay_right_on_the_same_path(warehouse: Warehouse) -> N
     before = scanned(table)
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    ways = ours.ways(snapshot)
+    ways = ours.commit_modes(snapshot)
     by_path = {f.entry.path: f for f in snapshot.files}
     named = ways[by_path[first.file_path].path]
     assert named.default == "same-path"
@@ -280,7 +280,7 @@ def test_equality_deletes_apply_to_the_new_version_as_to_the_old(warehouse: Ware
     add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [2]}), entry.data_file))
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    assert {w.default for w in ours.ways(snapshot).values()} == {"new-path"}
+    assert {w.default for w in ours.commit_modes(snapshot).values()} == {"new-path"}
     ours.commit(snapshot, [changed(ours, snapshot.files[0], way)], {})
     [file] = warehouse.read().files
     assert file.deletes is not None, "the deletes are still newer than the file"
@@ -310,7 +310,7 @@ def test_duckdb_reads_what_was_committed(warehouse: Warehouse, iceberg_duckdb: A
     assert len(before) == 295
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    ways = ours.ways(snapshot)
+    ways = ours.commit_modes(snapshot)
     assert {way.default for way in ways.values()} == {"same-path", "new-path"}
     ours.commit(snapshot, [changed(ours, file, ways[file.path].default) for file in snapshot.files], {})
     assert answers() == (before, before)
@@ -578,7 +578,7 @@ def test_format_version_3_is_read_only(warehouse: Warehouse) -> None:
     ours = warehouse.open("ns.modern")
     snapshot = ours.snapshot()
     assert len(live_rows(snapshot)) == 1
-    for act in (lambda: ours.ways(snapshot), lambda: ours.commit(snapshot, [grown(snapshot.files[0])], {})):
+    for act in (lambda: ours.commit_modes(snapshot), lambda: ours.commit(snapshot, [grown(snapshot.files[0])], {})):
         with pytest.raises(TableFormatError, match="format version 3, whose manifests pyiceberg cannot write"):
             act()
 
@@ -593,7 +593,7 @@ def test_files_of_a_spec_whose_column_was_dropped_are_left_alone(warehouse: Ware
     append(table, [{"id": 2}])
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    ways = ours.ways(snapshot)
+    ways = ours.commit_modes(snapshot)
     told = {file.entry.partition[0]: ways[file.path] for file in snapshot.files}
     assert told[0].default is None
     assert told[0].refusal == "a partition column was dropped from the table, and pyiceberg would lose its values"
@@ -634,7 +634,7 @@ def test_a_partition_column_that_is_dropped_meanwhile(
         ours.commit(snapshot, [change], {})
     assert not {name for name in files_of(table) - names if name.endswith(".avro")}
     again = ours.snapshot()
-    assert ours.ways(again)[again.files[0].path].default is None
+    assert ours.commit_modes(again)[again.files[0].path].default is None
     assert len(scanned(table)) == 2
 
 

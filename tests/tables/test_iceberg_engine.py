@@ -22,7 +22,7 @@ from parquet_bloom.facts.known import (
     NOT_USED,
     STORED,
     USED,
-    known,
+    known_engines,
     questions_of,
 )
 from parquet_bloom.trials import samples
@@ -83,14 +83,14 @@ def answers_of(kind: str, spark: IcebergSpark, lake: Warehouse, folder: Path) ->
         except (IcebergSparkError, UnsupportedPyArrowTypeException, TypeError, ValueError, NotImplementedError):
             continue
         for stored, question in asked:
-            values, _ = samples.asked(kind, question)
+            values, _ = samples.question_values(kind, question)
             try:
                 ((count,),) = spark.sql(f"SELECT count(*) FROM pair WHERE {condition(kind, stored, question, values)}")
             except IcebergSparkError:
                 count = -1
             counts[stored, question].append(count)
     for stored, question in asked:
-        _, wanted = samples.asked(kind, question)
+        _, wanted = samples.question_values(kind, question)
         uses = {(wanted, 0): USED, (wanted, wanted): NOT_USED}
         found[stored][question] = uses.get(tuple(counts[stored, question]), CANNOT_ASK)
     return found
@@ -98,7 +98,7 @@ def answers_of(kind: str, spark: IcebergSpark, lake: Warehouse, folder: Path) ->
 
 def test_what_is_kept_of_iceberg_is_so(tmp_path: Path) -> None:
     spark, lake = IcebergSpark(tmp_path / "warehouse"), Warehouse(tmp_path)
-    kept = next(facts for facts in known() if facts.name == "iceberg-java")
+    kept = next(facts for facts in known_engines() if facts.name == "iceberg-java")
     found = {kind: answers_of(kind, spark, lake, tmp_path) for kind in KINDS}
     spark.close()
     lake.close()

@@ -54,9 +54,9 @@ from parquet_bloom.format.values import operand
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import FileBounds, Snapshot
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, HashBucket, evidence_of, parts_of
-from parquet_bloom.tables.iceberg.schema import Named, columns_of, fields_of
+from parquet_bloom.tables.iceberg.schema import NameHistory, columns_of, fields_of
 
-NAMED = Named([], None)  # no name was another column's
+NAMED = NameHistory([], None)  # no name was another column's
 LETTERS = "aäβz~\uffff\U0001f600\U0010ffff"
 
 

@@ -80,7 +80,7 @@ def test_java_plans_the_same_scan_after_a_commit(tmp_path: Path, jars: Path) -> 
     _, _, before = planned(jars, table.metadata_location)
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    ways = ours.ways(snapshot)
+    ways = ours.commit_modes(snapshot)
     assert {way.default for way in ways.values()} == {"same-path", "new-path"}
     ours.commit(snapshot, [changed(ours, file, ways[file.path].default) for file in snapshot.files], {})
     operation, sizes, after = planned(jars, warehouse.load().metadata_location)

@@ -39,7 +39,7 @@ class Ours(threading.Thread):
 
     def __init__(self, lake: Warehouse, table: str, rng: Random, ways: Sequence[str | None]) -> None:
         super().__init__()
-        self.ways = ways
+        self.commit_modes = ways
         self.lake, self.table, self.rng = lake, f"iceberg:cat/{table}", rng
         self.stopped = threading.Event()
         self.outcomes: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class Ours(threading.Thread):
         options = {"catalog_properties": self.lake.properties}
         while self.error is None and not self.stopped.wait(self.rng.random()):
             try:
-                way = self.rng.choice(self.ways)
+                way = self.rng.choice(self.commit_modes)
                 if self.rng.random() < 0.2:
                     parquet_bloom.remove_filters(self.table, commit=way, **options)
                 else:

@@ -141,7 +141,7 @@ def test_properties_say_which_filters_people_want(warehouse: Warehouse) -> None:
             f"{prefix}max-bytes": "1048576",
         },
     )
-    assert warehouse.read().wishes == {
+    assert warehouse.read().filter_settings == {
         "columns": ["id", "inner.x"],
         "fpp": {"id": 0.001},
         "max_bytes": 1048576,
@@ -536,7 +536,7 @@ def test_a_cut_path_bound_still_stands_for_the_file(warehouse: Warehouse, length
     add_deletes(table, made)
     assert ids(warehouse.read()) == [0, 2, 3, 4]
     ours = warehouse.open()
-    assert [way.default for way in ours.ways(ours.snapshot()).values()] == ["same-path"]
+    assert [way.default for way in ours.commit_modes(ours.snapshot()).values()] == ["same-path"]
 
 
 def test_deletion_vectors_hide_rows_and_replace_position_deletes(warehouse: Warehouse) -> None:

@@ -54,7 +54,7 @@ def test_a_table_on_s3_is_read_and_committed_to(warehouse: Warehouse, store: Obj
     assert isinstance(snapshot.filesystem, S3FileSystem), "readers of ours take pyarrow's"
     assert all(file.path.startswith("lake/tables/") and file.shown == f"s3://{file.path}" for file in snapshot.files)
     assert by_text(live_rows(snapshot)) == before
-    ways = ours.ways(snapshot)
+    ways = ours.commit_modes(snapshot)
     file = next(file for file in snapshot.files if ways[file.path].default == "new-path")
     place = ours.new_location(file)
     pb.add_filters(file.path, place.path, columns=["id"], filesystem=file.filesystem, force=True)

@@ -17,7 +17,7 @@ from support.lance_data import KINDS, REFUSED, content, lance, their_index, valu
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RefusedTypeError, RequestError, StorageError
 from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring
-from parquet_bloom.storage.workers import chained
+from parquet_bloom.storage.workers import chain_results
 from parquet_bloom.zones.build import ZoneMaker, build_index
 from parquet_bloom.zones.container import ZoneFile
 
@@ -199,13 +199,24 @@ def test_who_runs_ahead_stops_when_nobody_wants_the_results():
             if key == 2:
                 raise ValueError("the third one fails")
 
-    results = chained(work, range(5), 2, 3)
+    results = chain_results(work, range(5), 2, 3)
     assert next(results) == (0, 0)
     results.close()
     assert len(made) < 20
     with pytest.raises(ValueError, match="the third one fails"):
-        list(chained(work, range(5), 2, 3))
-    assert [key for key, i in chained(lambda key: [(key, 0)] * key, range(5), 3, 1)] == [1, 2, 2, 3, 3, 3, 4, 4, 4, 4]
+        list(chain_results(work, range(5), 2, 3))
+    assert [key for key, i in chain_results(lambda key: [(key, 0)] * key, range(5), 3, 1)] == [
+        1,
+        2,
+        2,
+        3,
+        3,
+        3,
+        4,
+        4,
+        4,
+        4,
+    ]
 
 
 # --- what is refused ------------------------------------------------------------------------------

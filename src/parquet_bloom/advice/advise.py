@@ -16,16 +16,16 @@ from parquet_bloom.advice.survey import (
     Gain,
     Survey,
     Whole,
+    evenly_spread,
     filter_bytes,
     gains,
     least_rate,
     row_groups_of_a_key,
     seconds,
-    spread,
     survey_column,
 )
 from parquet_bloom.arguments import refuse_unknown, several
-from parquet_bloom.edit.choose import why_not
+from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import (
     DamagedFileError,
@@ -48,13 +48,13 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
-from parquet_bloom.source.names import add_command, check_command, words_of
-from parquet_bloom.source.results import Printed
-from parquet_bloom.source.source import Found, source_of
+from parquet_bloom.source.names import add_command, check_command, paths_of_source
+from parquet_bloom.source.results import Result
+from parquet_bloom.source.source import ResolvedSource, source_of
+from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
-from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 # --- what is wrong today --------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _shape_flags(data: Survey) -> Iterator[str]:
 
 def _filter_flags(data: Survey) -> Iterator[str]:
     for leaf in data.leaves:
-        found = list(_looked_at(data, leaf))
+        found = list(_sampled_filters(data, leaf))
         if not found:
             continue
         some = f"column {leaf.name}: {len(found)} filters looked at"
@@ -115,7 +115,7 @@ def _filter_flags(data: Survey) -> Iterator[str]:
         yield from (f"column {leaf.name} has filters, and {line}" for line in notes_of([leaf]))
 
 
-def _looked_at(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, float]]:
+def _sampled_filters(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, float]]:
     """(bits set, fpp, bytes, estimated ndv) of some filters of a column that can be read."""
     left = _LOOKED_AT
     for at, same in data.having(leaf):
@@ -146,7 +146,7 @@ def _looked_at(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, floa
 
 @dataclass(slots=True)
 class QueryLog:
-    """What a log of queries asks for.
+    """The predicates of a log of queries, counted by column.
 
     queries  how many were understood; `lost` how many were not
     asked    a column's name -> how many queries could be answered by a filter on it
@@ -240,8 +240,8 @@ _ALREADY = 0.99  # of its row groups have a filter: nothing is to be added
 
 
 @dataclass(slots=True, repr=False)
-class ColumnAdvice(Printed):
-    """What is advised for one column. Figures are intervals: (low, likely, high).
+class ColumnAdvice(Result):
+    """The advice for one column. Figures are intervals: (low, likely, high).
 
     advised       whether filters are worth their bytes; `reason` says why not
     null_share    of its values; with_filter: the share of its row groups that have a filter today
@@ -279,8 +279,8 @@ class ColumnAdvice(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class Advice(Printed):
-    """What is advised for a data set.
+class Advice(Result):
+    """The advice for a data set.
 
     files, row_groups, bytes, rows  of all of it; where there are more than 500 files, carried on from 500 of them
     footers_read  of how many files the footer was read
@@ -308,10 +308,10 @@ class Advice(Printed):
         return [column.column for column in self.columns if column.advised]
 
     def __repr__(self) -> str:
-        advised = f"{len(self.advised):,} of {counted(len(self.columns), 'columns')} advised"
+        advised = f"{len(self.advised):,} of {quantity(len(self.columns), 'columns')} advised"
         names = f": {', '.join(self.advised)}" if 0 < sum(map(len, self.advised)) < 80 else ""
-        parts = [advised + names, counted(self.files, "files"), counted(self.row_groups, "row groups")]
-        parts += [f"{counted(len(self.failed), 'files')} failed"] if self.failed else []
+        parts = [advised + names, quantity(self.files, "files"), quantity(self.row_groups, "row groups")]
+        parts += [f"{quantity(len(self.failed), 'files')} failed"] if self.failed else []
         return line("Advice", parts)
 
     def to_arrow(self) -> pa.Table:
@@ -358,19 +358,19 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    found = source_of(source, filesystem, options).found(stored_only=True, refuses=RAW_FILES)
+    found = source_of(source, filesystem, options).resolve(stored_only=True, refuses=RAW_FILES)
     return advise_on(found, source, log=log, engine=engine, progress=progress)
 
 
 def advise_on(
-    found: Found,
+    found: ResolvedSource,
     named: Any,
     *,
     log: QueryLog | None = None,
     engine: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Advice:
-    """`advise` where the files are found, and the log of queries is read, already; named: what commands call them."""
+    """`advise` over files that were found, with a log of queries that was read; `named` is the source for commands."""
     data, failed = _read(found)
     with data:
         scale = data.scale
@@ -395,7 +395,7 @@ def advise_on(
     return advice
 
 
-def _read(found: Found) -> tuple[Survey, list[FailedFile]]:
+def _read(found: ResolvedSource) -> tuple[Survey, list[FailedFile]]:
     names = found.names
     files, outlines, failed = [], [], list(found.failed)
 
@@ -404,12 +404,12 @@ def _read(found: Found) -> tuple[Survey, list[FailedFile]]:
             with open_logged(file) as opened:
                 own = opened.outline()
             # Columns have the names that a table has for them; what it does not have is nameless.
-            named = names.named(own.leaves, own.metadata.schema, file)
+            named = names.named_leaves(own.leaves, own.metadata.schema, file)
             return own if named is own.leaves else replace(own, leaves=named, memory={})
         except ParquetBloomError as error:
             return error
 
-    some = spread(found.files)
+    some = evenly_spread(found.files)
     for file, seen in zip(some, side_by_side(outline, some), strict=True):
         if isinstance(seen, ParquetBloomError):
             if found.single:
@@ -447,7 +447,7 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engi
         return found
     _fill(found, surveyed, data, advice)
     assert found.fpp is not None
-    found.reason = why_not(surveyed.found, Sizing()) or ""
+    found.reason = reason_against(surveyed.found, Sizing()) or ""
     if not found.reason and found.asked == 0:
         found.reason = "no query of the log asks for its values"
     if not found.reason and engine is not None:
@@ -482,7 +482,7 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     advised = [column for column in advice.columns if column.advised]
     if not advised:
         return []
-    paths = several(words_of(source))
+    paths = several(paths_of_source(source))
     # The rates that the table names. --fpp auto would choose again for each file, and another one than this.
     rates = Counter(f"{column.fpp:g}" for column in advised)
     [(most, _)] = rates.most_common(1)

@@ -56,7 +56,7 @@ _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 p
 
 
 class _Commands(Commands):
-    """Loads a command's module when it is asked for: `--help` must not wait for pyarrow."""
+    """Loads a command's module when it runs: `--help` must not wait for pyarrow."""
 
     sections: ClassVar[Mapping[str, Sequence[str]]] = {
         "Make filters": ("advise", "add", "remove"),
@@ -85,7 +85,7 @@ class _Commands(Commands):
 
 
 class _ReaderGone(Exception):
-    """Whoever read our output has seen enough."""
+    """The program that reads our output has closed it."""
 
 
 class _Interrupted(Exception):
@@ -133,19 +133,19 @@ def run(arguments: list[str] | None = None) -> int:
     except BaseException as error:
         if show_traceback and not isinstance(error, _NoArguments):
             traceback.print_exception(error)
-        number = process.asked_to_end()
+        number = process.ending_signal()
         if number is not None or isinstance(error, _Interrupted | KeyboardInterrupt | click.Abort):
             # Whatever went wrong while work was given up: others, such as Spark's JVM, may have had the signal too.
-            complain(f"interrupted; {_left(given)}")
+            complain(f"interrupted; {_interrupted_text(given)}")
             return 128 + (number or signal.SIGINT)
-        status = _told(error)
+        status = _report_error(error)
         if status:
             _tell_programs(error, status, _format(given))
         return status
 
 
-def _left(arguments: list[str]) -> str:
-    """What an interrupted command leaves, as far as its words tell whether it changes a table."""
+def _interrupted_text(arguments: list[str]) -> str:
+    """The state after an interrupted command, as far as its words show whether it changes a table."""
     names = [word for word in arguments if not word.startswith("-")][:2]  # as spark add
     if {"add", "remove"}.intersection(names) and any(word.startswith(_TABLES) for word in arguments):
         return "commits that were made stay, and no reader sees what was not committed; run it again to go on"
@@ -153,7 +153,7 @@ def _left(arguments: list[str]) -> str:
 
 
 def _format(arguments: list[str]) -> str:
-    """What a command was to print, as far as its words tell: "json", "github" or "text"."""
+    """The format that the options of a command set: "json", "github" or "text"."""
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
     last = next((b for a, b in zip(words[-2::-1], words[:0:-1], strict=True) if a == "--output-format"), "")
     last = next((w.partition("=")[2] for w in words if w.startswith("--output-format=")), last)
@@ -178,13 +178,13 @@ def _tell_programs(error: BaseException, status: int, form: str) -> None:
 
 
 def _without_traceback(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without --traceback, which may stand anywhere before "--"; and whether it was given."""
+    """The arguments without --traceback, which may stand anywhere before "--"; and whether it was among them."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     left = [a for a in arguments[:end] if a != "--traceback"]
     return left + arguments[end:], len(left) < end
 
 
-def _told(error: BaseException) -> int:
+def _report_error(error: BaseException) -> int:
     """Say what went wrong in one line; the exit status."""
     match error:
         case click.exceptions.Exit():

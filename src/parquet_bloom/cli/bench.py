@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import footer_limits, json_option, listed, print_json, quiet, raw_files_option, say
+from parquet_bloom.cli.common import footer_limits, json_option, none_if_empty, print_json, quiet, raw_files_option, say
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
@@ -33,8 +33,8 @@ def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_fi
     from parquet_bloom.trials.bench import bench
 
     with Watch("bench", quiet=as_json) as watch:
-        told = watch.counting("asking", len(installed_engines(listed(names))), "engines")
-        report = bench(file, predicate, names=listed(names), runs=runs, raw_files=raw_files, progress=told)
+        told = watch.counting("asking", len(installed_engines(none_if_empty(names))), "engines")
+        report = bench(file, predicate, names=none_if_empty(names), runs=runs, raw_files=raw_files, progress=told)
     if as_json:
         print_json("bench", report)
     elif not quiet():

@@ -25,7 +25,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import FILE, Command
-from parquet_bloom.cli.predicate import either_way, split
+from parquet_bloom.cli.predicate import explain_last_word, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.options import ReadOptions
 
@@ -70,7 +70,7 @@ def command(
     words = sources
     sources, predicate = split(words, required=True)
     shown = format_of(as_json, output_format)
-    with Watch("check", quiet=shown == "json") as watch, either_way(words, predicate):
+    with Watch("check", quiet=shown == "json") as watch, explain_last_word(words, predicate):
         verdicts = check(
             sources,
             predicate,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import json_option, listed, print_json, quiet, say
+from parquet_bloom.cli.common import json_option, none_if_empty, print_json, quiet, say
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
@@ -29,8 +29,8 @@ def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json:
     from parquet_bloom.trials.ask import LOST, engines, installed_engines
 
     with Watch("engines", quiet=as_json) as watch:
-        told = watch.counting("asking", len(installed_engines(listed(names))) if test else 0, "engines")
-        report = engines(listed(names), test=test, kinds=listed(kinds), progress=told)
+        told = watch.counting("asking", len(installed_engines(none_if_empty(names))) if test else 0, "engines")
+        report = engines(none_if_empty(names), test=test, kinds=none_if_empty(kinds), progress=told)
     if as_json:
         print_json("engines", report)
     elif not quiet():

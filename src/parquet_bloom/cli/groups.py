@@ -1,4 +1,4 @@
-"""How commands look: help pages, options that all have, in sections; near names of what is no command."""
+"""Help pages of commands, options that all of them have, in sections; near names for unknown commands."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
 
 
 # Of every command, before or after its name.
-_TELLING = (
+_SHARED_OPTIONS = (
     click.Option(
         ["-q", "--quiet"],
         is_flag=True,
@@ -89,7 +89,7 @@ _TELLING = (
 )
 
 
-class _Telling(click.Command):
+class _Command(click.Command):
     """A command that has the options which every command has, and whose page begins with what it does, and examples.
 
     Examples are the paragraphs of commands that click leaves as they are, behind a \\b.
@@ -106,7 +106,7 @@ class _Telling(click.Command):
         self.more = [text for text in texts[1:] if text not in examples]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What it does, the examples, a line each, and the rest."""
+        """Write the purpose, the examples, a line each, and the rest."""
         self._format_beginning(formatter)
         self._format_more(formatter)
 
@@ -122,7 +122,7 @@ class _Telling(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options, those of all, --help."""
         own = super().get_params(ctx)
-        return [*own[: len(self.params)], *_TELLING, *own[len(self.params) :]]
+        return [*own[: len(self.params)], *_SHARED_OPTIONS, *own[len(self.params) :]]
 
 
 def _write(formatter: click.HelpFormatter, text: str) -> None:
@@ -132,7 +132,7 @@ def _write(formatter: click.HelpFormatter, text: str) -> None:
         formatter.write_text(text)
 
 
-class Command(_Telling):
+class Command(_Command):
     """A command whose options are listed in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -150,7 +150,7 @@ class Command(_Telling):
                     formatter.write_dl(records[title])
 
 
-class Commands(_Telling, click.Group):
+class Commands(_Command, click.Group):
     """A group that knows what a mistyped command may have meant, and lists its commands in whole sentences."""
 
     command_class = Command
@@ -169,7 +169,7 @@ class Commands(_Telling, click.Group):
         return super().resolve_command(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What it is for, and examples; the rest comes behind the commands."""
+        """Write the purpose and examples; the rest comes behind the commands."""
         self._format_beginning(formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -178,7 +178,7 @@ class Commands(_Telling, click.Group):
         click.Command.format_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What there is to know of all commands."""
+        """Write the notes on all commands."""
         self._format_more(formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -198,7 +198,7 @@ def query(
 
     Exit status 1 if none may.
     """
-    from parquet_bloom.report.added import listed
+    from parquet_bloom.report.added import enumerated
     from parquet_bloom.report.text import plural
     from parquet_bloom.zones.query import query_index
 
@@ -214,7 +214,7 @@ def query(
         rows = [(z.fragment, z.start, z.length, z.path or "") for z in found.zones]
         _print_rows(("fragment", "start", "rows", "file"), rows, (0, 1, 2), show_all, names=(3,))
         if found.uncovered:
-            numbers = listed(list(map(str, found.uncovered)), None if show_all else _FRAGMENTS_SHOWN)
+            numbers = enumerated(list(map(str, found.uncovered)), None if show_all else _FRAGMENTS_SHOWN)
             say(f"no index covers fragments {numbers}: read them whole")
     say_unused(found.unused)
     return 0 if found.zones or found.uncovered else 1

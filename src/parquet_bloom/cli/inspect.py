@@ -15,7 +15,7 @@ from parquet_bloom.cli.common import (
     gate_status,
     github_option,
     json_option,
-    listed,
+    none_if_empty,
     print_json,
     print_lines,
     quiet,
@@ -69,10 +69,10 @@ def command(
     with Watch("inspect", quiet=shown == "json") as watch:
         report = inspect(
             sources,
-            columns=listed(columns),
-            exclude=listed(exclude),
+            columns=none_if_empty(columns),
+            exclude=none_if_empty(exclude),
             progress=watch.files,
-            assert_filters=listed(assert_filters),
+            assert_filters=none_if_empty(assert_filters),
             **options,
         )
     asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []

@@ -23,7 +23,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
-from parquet_bloom.cli.predicate import either_way, split
+from parquet_bloom.cli.predicate import explain_last_word, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions
@@ -33,8 +33,8 @@ _FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends here, and says so
 
 
-class _Asked(ReadOptions):
-    """What is passed on as it comes."""
+class _ReadKeywords(ReadOptions):
+    """Options that the library takes as they come."""
 
     range_values: int
 
@@ -65,7 +65,7 @@ def command(
     form: str | None,
     explain: bool,
     indexes: tuple[str, ...],
-    **options: Unpack[_Asked],
+    **options: Unpack[_ReadKeywords],
 ) -> int:
     """Read the rows that match a predicate, or all rows.
 
@@ -87,7 +87,7 @@ def command(
     cut = form == "table" and limit is None
     names = split_names(columns) or None
     table: rows.Table | None = None
-    with Watch("read") as watch, either_way(words, where):
+    with Watch("read") as watch, explain_last_word(words, where):
         scan = scan_of(
             sources,
             where,

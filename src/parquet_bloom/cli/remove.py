@@ -12,7 +12,7 @@ from parquet_bloom.cli.common import (
     commit_options,
     footer_limits,
     json_option,
-    listed,
+    none_if_empty,
     output_options,
     print_json,
     quiet,
@@ -62,7 +62,12 @@ def command(
 
     with Watch("remove", quiet=as_json) as watch:
         report = remove_filters(
-            sources, output, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
+            sources,
+            output,
+            columns=none_if_empty(columns),
+            exclude=none_if_empty(exclude),
+            progress=watch.files,
+            **options,
         )
     say_table_notes(sources, report)
     if as_json:

@@ -17,7 +17,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import FILE, Command
-from parquet_bloom.cli.predicate import either_way, split
+from parquet_bloom.cli.predicate import explain_last_word, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.options import ReadOptions
 
@@ -58,7 +58,7 @@ def command(
 
     words = sources
     sources, where = split(words, where)
-    with Watch("report", quiet=as_json) as watch, either_way(words, where):
+    with Watch("report", quiet=as_json) as watch, explain_last_word(words, where):
         page = write_report(
             sources,
             output,

@@ -12,35 +12,30 @@ from parquet_bloom.cli.common import (
     columns_options,
     commit_options,
     form_as_value,
-    listed,
+    none_if_empty,
     print_json,
     say,
 )
 from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
 from parquet_bloom.cli.progress import watched
-from parquet_bloom.cli.spark_look import COMMANDS, open_session, paths_argument, report_options, say_failed
+from parquet_bloom.cli.spark_jobs import COMMANDS, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
     from parquet_bloom.options import Form, SparkAddOptions
 
 
-# --- spark ----------------------------------------------------------------------------------------
-
 _SHOWN = 5  # failed files that are named; --report FILE has them all
-_LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
 
 
 class _Commands(Commands):
-    """Loads the commands that write no filters when one of them is asked for."""
+    """Beside its own the commands that write no filters."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["add", *_LOOKING, "package"]
+        return ["add", *COMMANDS, "package"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in _LOOKING:
-            return COMMANDS[name]
-        return super().get_command(ctx, name)
+        return COMMANDS.get(name) or super().get_command(ctx, name)
 
 
 @click.group("spark", cls=_Commands)
@@ -87,15 +82,13 @@ def command() -> None:
 @report_options
 @form_as_value
 def add(
+    spark: Any,
     paths: tuple[str, ...],
     output: str | None,
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     form: Form,
     fpp: Rate | Mapping[str, Rate] | None,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
     **options: Unpack[SparkAddOptions],
@@ -111,14 +104,14 @@ def add(
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.frames import refuse_existing, write_report
 
-    with open_session(master, conf, py_files) as spark, watched(spark, "spark add") as progress:
+    with watched(spark, "spark add") as progress:
         if report is not None:
             refuse_existing(spark, report)
         rows = add_filters(
             spark,
             paths,
-            columns=listed(columns),
-            exclude=listed(exclude),
+            columns=none_if_empty(columns),
+            exclude=none_if_empty(exclude),
             form=form,
             fpp=fpp,
             output=output,

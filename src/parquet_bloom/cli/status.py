@@ -14,7 +14,7 @@ from parquet_bloom.cli.common import (
     gate_status,
     github_option,
     json_option,
-    listed,
+    none_if_empty,
     paste,
     print_json,
     print_lines,
@@ -71,9 +71,9 @@ def command(
     with Watch("status", quiet=shown == "json") as watch:
         report = status(
             sources,
-            columns=listed(columns),
-            exclude=listed(exclude),
-            assert_filters=listed(assert_filters),
+            columns=none_if_empty(columns),
+            exclude=none_if_empty(exclude),
+            assert_filters=none_if_empty(assert_filters),
             progress=watch.files,
             **options,
         )

@@ -14,8 +14,8 @@ from parquet_bloom.cli.common import (
     format_of,
     github_option,
     json_option,
-    listed,
     memory_option,
+    none_if_empty,
     print_json,
     print_lines,
     quiet,
@@ -71,8 +71,8 @@ def command(
     with Watch("verify", quiet=shown == "json") as watch:
         report = verify(
             sources,
-            columns=listed(columns),
-            exclude=listed(exclude),
+            columns=none_if_empty(columns),
+            exclude=none_if_empty(exclude),
             sample=sample,
             progress=watch.files,
             **options,

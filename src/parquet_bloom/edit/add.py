@@ -14,15 +14,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
-from parquet_bloom.edit.plan import Plan, Run, planned, upper_bound
+from parquet_bloom.edit.plan import Plan, Run, plan_file, upper_bound
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import check_movable, check_undoable
-from parquet_bloom.edit.table_commit import Worked
+from parquet_bloom.edit.table_commit import FileOutcome
 from parquet_bloom.edit.writer import BuiltElsewhere, Writer
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
-from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
@@ -35,9 +35,9 @@ class AddToFile:
 
     run: Run
 
-    def __call__(self, file: DataFile, target: Location, look_only: bool) -> Worked[AddedFile]:
+    def __call__(self, file: DataFile, target: Location, look_only: bool) -> FileOutcome[AddedFile]:
         """Add filters to one file: its rename is its commit. Raises as add_filters does for one file."""
-        return Worked(add_file(file, target, self.run))
+        return FileOutcome(add_file(file, target, self.run))
 
 
 def add_file(
@@ -53,7 +53,7 @@ def add_file(
     columns  that were chosen elsewhere, by their index; see plan.planned
     Raises as add_filters does for one file.
     """
-    with opened(file, run.request.how.in_place and not run.request.how.dry_run) as source:
+    with open_for_change(file, run.request.how.in_place and not run.request.how.dry_run) as source:
         return add_to(source, file, target, run, built, columns)
 
 
@@ -71,7 +71,7 @@ def add_to(
     to = Target(target, how)
     footer = source.footer()
     with uncollected():
-        file_plan = planned(source, run, columns)
+        file_plan = plan_file(source, run, columns)
     report = AddedFile(
         str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in file_plan.columns], source.size
     )

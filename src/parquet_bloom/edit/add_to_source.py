@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.edit.add import AddToFile, add_to
+from parquet_bloom.edit.changeable import Changeable, ChangeableTable
 from parquet_bloom.edit.plan import (
     HAS_FILTER,
     NO_VALUE,
@@ -16,20 +17,19 @@ from parquet_bloom.edit.plan import (
     Request,
     Run,
     SkippedColumn,
-    plan,
-    planned,
+    plan_columns,
+    plan_file,
     rates_of,
 )
 from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.edit.table_columns import CONSTANT, LACKS, TableColumns
 from parquet_bloom.edit.table_commit import (
     THROUGH_LOG,
+    FileOutcome,
     FileWork,
-    Worked,
     check_size,
     footer_bytes,
 )
-from parquet_bloom.edit.to_change import TableToChange, ToChange
 from parquet_bloom.errors import (
     DamagedFileError,
     FilterFormatError,
@@ -45,7 +45,7 @@ from parquet_bloom.format.forms.form import Sizing
 from parquet_bloom.format.forms.known import FINAL, is_sized
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import Leaf, select_leaves
-from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
@@ -63,15 +63,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Filters that a commit of the longer file gives, and the columns that were asked for, by their index."""
+class UncommittedTail:
+    """Filters behind the logged size that a commit can add, and the columns of the request, by their index."""
 
     filters: list[AddedFilter]
     columns: list[int]
 
 
-def left_as_asked(whole: OpenFile, logged: OpenFile, run: Run) -> Left | None:
-    """The filters that lie behind what the log has, if all of them were asked for, at these sizes; else None.
+def matching_tail(whole: OpenFile, logged: OpenFile, run: Run) -> UncommittedTail | None:
+    """The filters behind the logged size, if the request wants each of them, at its size; else None.
 
     whole, logged  the file, and as it was when it had the logged size
     Where it lacks some that were asked for these can go behind it. Raises as plan.planned.
@@ -82,14 +82,14 @@ def left_as_asked(whole: OpenFile, logged: OpenFile, run: Run) -> Left | None:
     more = has.keys() - had.keys()
     if not more or any(has.get(key) != place for key, place in had.items()):
         return None
-    plan = planned(logged, run)
+    plan = plan_file(logged, run)
     if not more <= plan.sizings.keys():
         return None
-    filters = _as_sized(whole, {key: plan.sizings[key] for key in sorted(more)})
-    return None if filters is None else Left(filters, plan.columns)
+    filters = _filters_of_size(whole, {key: plan.sizings[key] for key in sorted(more)})
+    return None if filters is None else UncommittedTail(filters, plan.columns)
 
 
-def _as_sized(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> list[AddedFilter] | None:
+def _filters_of_size(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> list[AddedFilter] | None:
     stored, leaves = StoredFilters(whole), whole.footer().leaves
     filters = []
     for (group, column), sizing in sizings.items():
@@ -122,8 +122,8 @@ def _as_sized(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> list[Added
 # that an `add` which was asked for the same brought a file.
 
 
-class Settled:
-    """What one call knows of files that it need not work on."""
+class CompleteFiles:
+    """The files that a call need not process."""
 
     def __init__(self, table: Table, request: Request) -> None:
         self._table, self._request = table, request
@@ -144,7 +144,7 @@ class Settled:
         by_log = self._by_log
         if self._request.columns is not None:
             stored = [file for file in snapshot.files if not file.is_local and (file.path, file.size) not in by_log]
-            self._look_at(names, stored)
+            self._look_into_footers(names, stored)
         keys = {file.path: (file.path, file.size) for file in snapshot.files}
         known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
         return {path: report for path, report in known.items() if report is not None}
@@ -165,13 +165,13 @@ class Settled:
             whole = [file for file in files if promised[file.path].complete.issuperset(wanted)]
         return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
 
-    def _look_at(self, names: TableColumns, files: Sequence[TableFile]) -> None:
-        """Read the footers of files in a store, side by side; what cannot be read is left for its turn.
+    def _look_into_footers(self, names: TableColumns, files: Sequence[TableFile]) -> None:
+        """Read the footers of files in a store, side by side; a file that cannot be read waits for its turn.
 
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
         unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._looked}
-        looks = in_order(lambda file: self._look(names, file), unseen.values())
+        looks = in_order(lambda file: self._report_of(names, file), unseen.values())
         for n, (key, look) in enumerate(zip(unseen, looks, strict=True), 1):
             try:
                 self._looked[key] = look()
@@ -181,13 +181,13 @@ class Settled:
                 self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
                 return
 
-    def _look(self, names: TableColumns, file: TableFile) -> AddedFile | None:
+    def _report_of(self, names: TableColumns, file: TableFile) -> AddedFile | None:
         with OpenFile(file) as source:
             if check_size(file, source):
                 return None  # a tail lies behind what the log has
             here = names.of(file, source.footer())
             request, skipped = names.request_for(self._request, file, here)
-            found = plan(source.footer(), request)
+            found = plan_columns(source.footer(), request)
             if found.sizings:
                 return None
             skipped += [replace(one, column=here.shown.get(one.column, one.column)) for one in found.skipped]
@@ -205,22 +205,22 @@ class Settled:
 # --- all files of a source ------------------------------------------------------------------------
 
 
-def add_to_source(to: ToChange, request: Request, progress: ProgressCallback | None = None) -> AddReport:
+def add_to_source(to: Changeable, request: Request, progress: ProgressCallback | None = None) -> AddReport:
     """Add filters to files, or to those of a table that lack them. Raises as add_filters."""
     snapshot = to.snapshot()
-    request, notes = asked_of(snapshot, request)
+    request, notes = request_for_source(snapshot, request)
     meter = Meter(progress, snapshot.files, unit="filters")
-    settled = Settled(to.table, request) if isinstance(to, TableToChange) else None
+    settled = CompleteFiles(to.table, request) if isinstance(to, ChangeableTable) else None
     with Workers(request.threads or processors()) as workers:
 
         def told(path: str, done: int, parts: int) -> None:
             meter.part(done, parts)
 
         def work_on(one: Snapshot) -> FileWork[AddedFile]:
-            if settled is None or not isinstance(to, TableToChange):
+            if settled is None or not isinstance(to, ChangeableTable):
                 return AddToFile(Run(request, workers, to.tables, told))
             columns = TableColumns(one)
-            return _but_for(settled.of(one, columns), Adding(columns, request, workers, to.how.append, told))
+            return _skipping(settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, told))
 
         changed = to.change(snapshot, work_on, meter)
     if settled is not None and settled.unopened:
@@ -230,57 +230,57 @@ def add_to_source(to: ToChange, request: Request, progress: ProgressCallback | N
     return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
 
 
-def _but_for(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:
+def _skipping(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:
     """The work of all files but those that need nothing."""
 
-    def work(file: TableFile, target: Location, look_only: bool, /) -> Worked[AddedFile]:
+    def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[AddedFile]:
         report = settled.get(file.path)
-        return add(file, target, look_only) if report is None else Worked(report, begun=False)
+        return add(file, target, look_only) if report is None else FileOutcome(report, begun=False)
 
     return work
 
 
-def asked_of(snapshot: Snapshot, request: Request) -> tuple[Request, list[str]]:
-    """What files get by a request and the properties of their table, and notes on that."""
-    request, notes = _with_wishes(request, snapshot)
+def request_for_source(snapshot: Snapshot, request: Request) -> tuple[Request, list[str]]:
+    """The request completed by the properties of a table, and notes on that."""
+    request, notes = _with_settings(request, snapshot)
     if snapshot.has_log:
         TableColumns(snapshot).check(request)
     return request, notes
 
 
-def _with_wishes(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
-    """A request with what the table's properties wish where the caller says nothing."""
-    wishes = snapshot.wishes
+def _with_settings(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
+    """The request with the table's settings where the caller says nothing."""
+    wishes = snapshot.filter_settings
     if request.columns is not None or not wishes.get("columns"):
         return request, []
     names = TableColumns(snapshot)
-    wished_rates = _wish(snapshot, "fpp") or {}
-    leaves = {name: names.wish(name) for name in [*wishes["columns"], *wished_rates]}
+    wished_rates = _setting(snapshot, "fpp") or {}
+    leaves = {name: names.leaf_of_setting(name) for name in [*wishes["columns"], *wished_rates]}
     known = {name: leaf for name, leaf in leaves.items() if leaf is not None and request.form.refusal(leaf) is None}
     columns = [known[name].name for name in wishes["columns"] if name in known]
     rates = {known[name].name: rate for name, rate in wished_rates.items() if name in known}
-    most = _wish(snapshot, "max_bytes") if request.max_bytes is None else None
+    most = _setting(snapshot, "max_bytes") if request.max_bytes is None else None
     notes = [f"the table's properties ask for filters on {', '.join(columns) or 'no column'}"]
     notes += [
-        f"they ask for one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
+        f"they ask for one on {name} too, {_refusal(leaves[name])}" for name in wishes["columns"] if name not in known
     ]
     notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
-    return request.wished(columns, rates or None, most or None), notes
+    return request.with_settings(columns, rates or None, most or None), notes
 
 
-def _wish(snapshot: Snapshot, key: str) -> Any:
-    """One wish; None where there is none. Raises TableFormatError for one that cannot be meant."""
-    if reason := snapshot.wishes.get("wrong", {}).get(key):
+def _setting(snapshot: Snapshot, key: str) -> Any:
+    """One setting; None where there is none. Raises TableFormatError for one that makes no sense."""
+    if reason := snapshot.filter_settings.get("wrong", {}).get(key):
         raise TableFormatError(snapshot.table, reason)
-    return snapshot.wishes.get(key)
+    return snapshot.filter_settings.get(key)
 
 
-def _why_not(leaf: Leaf | None) -> str:
+def _refusal(leaf: Leaf | None) -> str:
     return "which is no column" if leaf is None else f"which can have none ({leaf.type_name})"
 
 
 @dataclass(frozen=True)
-class Adding:
+class AddToTableFile:
     """Adds filters to one file: to a copy that takes its place, or as a tail behind it."""
 
     names: TableColumns
@@ -289,10 +289,10 @@ class Adding:
     append: bool = False
     progress: FilterProgress | None = None
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[AddedFile]:
+    def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[AddedFile]:
         """As commits.FileWork has it."""
         stays = target.path == file.path
-        with opened(file, stays and not look_only) as whole:
+        with open_for_change(file, stays and not look_only) as whole:
             # Behind what the log has can lie a tail that no version names, or none any more: it is no part of a copy.
             logged = whole.until(file.size) if check_size(file, whole) else whole
             names = self.names.of(file, logged.footer())
@@ -302,19 +302,19 @@ class Adding:
                 request = self._as_tail(file, request)
             run = Run(request, self.workers, THROUGH_LOG, self.progress)
             if stays and logged is not whole:
-                report = _behind(whole, logged, file, target, run)
+                report = _add_behind(whole, logged, file, target, run)
             else:
                 report = add_to(logged, file, target, run)
             had = logged.size
         _rename(report, names, skipped)
         if not (report.planned_filters if look_only else report.filters or report.bytes_after != had):
             report.output = report.source  # no other file was made
-            return Worked(report)
+            return FileOutcome(report)
         if look_only:
-            return Worked(report, 1)
+            return FileOutcome(report, 1)
         columns = frozenset(one.column for one in report.filters)
         options = {name: self._options[name] for name in columns if name in self._options}
-        return Worked(
+        return FileOutcome(
             report,
             report.bytes_after,
             footer_bytes(target),
@@ -326,7 +326,7 @@ class Adding:
 
     @cached_property
     def _options(self) -> Mapping[str, FilterOptions]:
-        """What is asked of each column's filters."""
+        """The options of each column's filters."""
         from parquet_bloom.source.history import FilterOptions  # nothing is loaded for it where files are changed
 
         request, form = self.request, self.request.form
@@ -351,13 +351,13 @@ class Adding:
         return dataclasses.replace(request.written(append=self.append), placement="tail")
 
 
-def _behind(whole: OpenFile, logged: OpenFile, file: TableFile, target: Location, run: Run) -> AddedFile:
-    """Add to a file with a tail behind its logged size: that is taken up if it has what is asked, else passed over."""
-    left = left_as_asked(whole, logged, run)
+def _add_behind(whole: OpenFile, logged: OpenFile, file: TableFile, target: Location, run: Run) -> AddedFile:
+    """Add to a file with a tail behind its logged size: a tail with the wanted filters is used, any other ignored."""
+    left = matching_tail(whole, logged, run)
     if left is None:
         return add_to(logged, file, target, dataclasses.replace(run, whole=whole))
     report = add_to(whole, file, target, run, columns=left.columns)
-    report.take_left(left.filters, logged.size)
+    report.take_tail(left.filters, logged.size)
     return report
 
 

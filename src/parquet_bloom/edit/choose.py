@@ -1,4 +1,4 @@
-"""Which columns a filter helps, when the caller names none: by what it would spare a lookup (edit.gain), and its size.
+"""Chooses columns for filters when the caller names none: by the row groups that they spare a lookup, and their size.
 
     column                       bounds admit   lacks   benefit
     trace_id, random                    1.0     1.0      1.0    a filter, whatever the encoding
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from parquet_bloom.edit.column_bounds import chunks_of
 from parquet_bloom.edit.gain import Estimate, estimate
-from parquet_bloom.edit.sample import distinct, halves, places_of, share_held, thinned
+from parquet_bloom.edit.sample import distinct, halves, places_of, shared_fraction, thinned
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.forms.form import Sizing
@@ -36,7 +36,7 @@ _STRETCHES = 10  # of a file's one row group, compared with each other as row gr
 _DOCUMENTS = ("JSON", "BSON", "VARIANT", "GEOMETRY", "GEOGRAPHY")
 
 
-def columns_left_out(
+def columns_without_gain(
     source: OpenFile,
     footer: Footer,
     chunks: Mapping[int, Sequence[int]],
@@ -60,7 +60,7 @@ def columns_left_out(
             chunks_of(leaf, files, len(groups), lambda *_: reader, source.is_remote, groups), LEAST_BENEFIT
         )
         # Without a value `build` finds that there is none, and says so.
-        return None if found is None else why_not(found, sizings[column])
+        return None if found is None else reason_against(found, sizings[column])
 
     reasons = zip(chunks, workers.in_order(judge, list(chunks)), strict=True)
     return {column: reason for column, reason in reasons if reason is not None}
@@ -69,7 +69,7 @@ def columns_left_out(
 # --- the judgement --------------------------------------------------------------------------------
 
 
-def why_not(found: Estimate, sizing: Sizing) -> str | None:
+def reason_against(found: Estimate, sizing: Sizing) -> str | None:
     """Why a column is not worth filters; None where it is."""
     leaf, samples = found.chunks.leaf, found.samples
     if found.one_value:
@@ -81,7 +81,7 @@ def why_not(found: Estimate, sizing: Sizing) -> str | None:
     n = len(found.chunks)
     if n == 1:
         reason = _alone(found)
-        return reason or _too_large(found, sizing, 1 - share_held(*halves(samples[0])))
+        return reason or _too_large(found, sizing, 1 - shared_fraction(*halves(samples[0])))
     if found.benefit < LEAST_BENEFIT:
         # Of the other row groups, and of those of them that bounds admit.
         whole = found.chunks.row_groups

@@ -1,4 +1,4 @@
-"""Which column chunks get a filter, and for each that does not, why."""
+"""Plans the column chunks that get a filter, and gives the reason for each that does not."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from parquet_bloom.arguments import column_names, part
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.known import check_engine, danger_of
-from parquet_bloom.format.draft_2015 import sizes_from
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.forms.form import Format, Rate, Sizing
-from parquet_bloom.format.forms.known import FORMATS, asked_form, form_of
+from parquet_bloom.format.forms.known import FORMATS, form_of, requested_form
+from parquet_bloom.format.properties import sizes_from
 from parquet_bloom.format.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import Draft2015, Form, Placement, ReplaceOption, RequestOptions, WriteOptions
 from parquet_bloom.output.target import Writing
+from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.shown import Brief
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
 
@@ -43,7 +43,7 @@ class SkippedColumn(Brief):
 
 @dataclass(slots=True)
 class Plan:
-    """What `add` will do with one file."""
+    """The filters that `add` will build for one file."""
 
     sizings: dict[ChunkKey, Sizing] = field(default_factory=dict)
     skipped: list[SkippedColumn] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
+    """The request for every file: made and checked once, by `checked`, and sent to executors as it is.
 
     columns ... replace  as add_filters has them
     form       of the filters
@@ -95,7 +95,7 @@ class Request:
 
     @property
     def choice(self) -> str:
-        """Where no columns are named: a text that is the same for requests that choose the same ones; else nothing."""
+        """If no columns are named: a text that is equal for requests that choose the same ones; else ""."""
         if self.columns is not None:
             return ""
         rates = dict(sorted(self.fpp.items())) if isinstance(self.fpp, Mapping) else self.fpp
@@ -118,11 +118,11 @@ class Request:
 
         cached  as output.atomic_file.AtomicFile has it
         """
-        asked = asked_form(form, options.get("spec"))
+        asked = requested_form(form, options.get("spec"))
         asked, fpp, ndv = with_properties(asked, fpp, options.get("ndv"))
         built_as = form_of(asked)
         threads, engine = options.get("threads"), options.get("engine")
-        at = _place(built_as, options.get("placement"))
+        at = _checked_placement(built_as, options.get("placement"))
         if threads is not None and threads < 1:
             raise RequestError(f"threads {threads} is not positive")
         check_fpp(fpp, built_as)
@@ -145,7 +145,9 @@ class Request:
             **part(ReplaceOption, options),
         )
 
-    def wished(self, columns: Sequence[str], fpp: Rate | Mapping[str, Rate] | None, max_bytes: int | None) -> Request:
+    def with_settings(
+        self, columns: Sequence[str], fpp: Rate | Mapping[str, Rate] | None, max_bytes: int | None
+    ) -> Request:
         """The same for a table whose properties name columns, with their rates and size where the caller names none.
 
         Raises RequestError for what is no rate, or no size.
@@ -159,7 +161,7 @@ class Request:
         )
 
     def written(self, **changes: Unpack[WriteOptions]) -> Request:
-        """The same, with its new versions written in another way."""
+        """The same, with other options for writing."""
         return dataclasses.replace(self, how=dataclasses.replace(self.how, **changes))
 
 
@@ -213,8 +215,8 @@ def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["
     return min(1 << (max_bytes.bit_length() - 1), form.max_bytes)
 
 
-def _place(form: Format, placement: Placement | None) -> Placement:
-    """Where filters of a form go. Raises RequestError for a place that it does not allow."""
+def _checked_placement(form: Format, placement: Placement | None) -> Placement:
+    """The placement of a form's filters. Raises RequestError for one that the form does not allow."""
     at = next((one for one in form.placements if placement in (one, None)), None)
     if placement is not None and at is None:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
@@ -242,7 +244,7 @@ def with_properties(
     )
 
 
-def plan(footer: Footer, request: Request) -> Plan:
+def plan_columns(footer: Footer, request: Request) -> Plan:
     """Decide for every column chunk of one file.
 
     Raises UnknownColumnError, and RefusedTypeError where a column that was asked for by its name
@@ -275,12 +277,12 @@ def plan(footer: Footer, request: Request) -> Plan:
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
             key = (group, leaf.index)
             here = key in footer.filter_ranges or key in stored
-            reason = _why_not(values, nulls, here, request.replace) or form.chunk_refusal(footer, key)
+            reason = _skip_reason(values, nulls, here, request.replace) or form.chunk_refusal(footer, key)
             if reason:
                 reasons[group] = reason
             else:
                 file_plan.sizings[key] = sizing
-        file_plan.skipped += _summarise(leaf, reasons, footer.n_row_groups)
+        file_plan.skipped += _skipped_columns(leaf, reasons, footer.n_row_groups)
     return file_plan
 
 
@@ -304,7 +306,7 @@ def rates_of(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, defa
     return rates
 
 
-def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str | None:
+def _skip_reason(values: int, nulls: int | None, here: bool, replace: bool) -> str | None:
     if here:
         return None if replace else HAS_FILTER  # whatever is found, the old one goes
     if values <= 0 or (nulls is not None and nulls >= values):
@@ -312,7 +314,7 @@ def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str |
     return None
 
 
-def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[SkippedColumn]:
+def _skipped_columns(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[SkippedColumn]:
     if len(reasons) == n_row_groups and len(set(reasons.values())) == 1:
         return [SkippedColumn(leaf.name, None, next(iter(reasons.values())))]
     return [SkippedColumn(leaf.name, group, reason) for group, reason in reasons.items()]
@@ -327,25 +329,25 @@ def upper_bound(footer: Footer, file_plan: Plan, form: Format = FORMATS["final"]
     )
 
 
-def planned(source: OpenFile, run: Run, chosen: Collection[int] | None = None) -> Plan:
-    """Which chunks of a file get a filter, and why others do not.
+def plan_file(source: OpenFile, run: Run, chosen: Collection[int] | None = None) -> Plan:
+    """Plan the chunks of a file that get a filter, with the reason for each other one.
 
     chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
             reads a sample of the columns if the request names none
     """
     footer = source.footer()
-    file_plan = plan(footer, run.request)
+    file_plan = plan_columns(footer, run.request)
     if run.request.columns is not None or not file_plan.sizings:
         return file_plan
     if chosen is None:
-        from parquet_bloom.edit.choose import columns_left_out  # nothing else of `add` needs it
+        from parquet_bloom.edit.choose import columns_without_gain  # nothing else of `add` needs it
 
         groups: dict[int, list[int]] = {}
         sizings = {}
         for (group, column), sizing in file_plan.sizings.items():
             groups.setdefault(column, []).append(group)
             sizings[column] = sizing
-        left_out = columns_left_out(source, footer, groups, sizings, run.workers)
+        left_out = columns_without_gain(source, footer, groups, sizings, run.workers)
         file_plan.skipped += [
             SkippedColumn(footer.leaves[column].name, None, reason) for column, reason in left_out.items()
         ]

@@ -1,4 +1,4 @@
-"""Take filters out again: all forms, whoever wrote them; the file is then as it was before them."""
+"""Takes filters out again: all forms, by any writer; the file is then as it was before them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from parquet_bloom.edit.add import add_file
+from parquet_bloom.edit.changeable import Changeable
 from parquet_bloom.edit.finish import check_written, write_footer
 from parquet_bloom.edit.plan import Run
 from parquet_bloom.edit.reports import AddedFile, RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import Removal, plan_removal, removal_edit, write_body
 from parquet_bloom.edit.table_columns import TableColumns
-from parquet_bloom.edit.table_commit import FileWork, Worked, check_size, footer_bytes
-from parquet_bloom.edit.to_change import ToChange
+from parquet_bloom.edit.table_commit import FileOutcome, FileWork, check_size, footer_bytes
 from parquet_bloom.edit.writer import BuiltElsewhere
 from parquet_bloom.errors import FooterError, LayoutError, RequestError, TableFormatError, parameter
 from parquet_bloom.filters.locate import spans_of
@@ -25,7 +25,7 @@ from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
-from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target, Writing
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.open_file import OpenFile
@@ -40,7 +40,7 @@ from parquet_bloom.storage.table_folders import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Peeled:
+class WithoutTails:
     """A file without some of its tails.
 
     source   it, as if it ended before them
@@ -55,7 +55,7 @@ class Peeled:
     holds: bool
 
 
-def peeled(source: OpenFile, columns: Collection[int], last: bool) -> Peeled:
+def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> WithoutTails:
     """Leave out tails of ours: all whose filters are of these columns alone, or the last one.
 
     Raises LayoutError where it is the last one that is wanted, and filters were added after it.
@@ -74,7 +74,7 @@ def peeled(source: OpenFile, columns: Collection[int], last: bool) -> Peeled:
         if last:
             break
     gone = frozenset(key for tail in left_out for key in tail.changed if key in has)
-    return Peeled(at, len(left_out), gone, bool(older_footers(at)))
+    return WithoutTails(at, len(left_out), gone, bool(older_footers(at)))
 
 
 def _check_last(source: OpenFile, tail: Tail, has: Collection[ChunkKey]) -> None:
@@ -129,7 +129,7 @@ def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
     returns  the size that it had
     Raises LayoutError where no tail of ours begins at that byte; FileError and its kinds.
     """
-    with opened(file, to_replace=True) as source:
+    with open_for_change(file, to_replace=True) as source:
         before = as_it_was(source, size)
         if before is source:
             return size
@@ -144,7 +144,7 @@ def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRequest:
-    """What goes: as remove_filters has them.
+    """The filters to remove: fields as remove_filters has them.
 
     how     the new version is written
     tables  that must not be changed
@@ -169,10 +169,10 @@ class RemoveFromFile:
 
     request: RemoveRequest
 
-    def __call__(self, file: DataFile, target: Location, look_only: bool) -> Worked[RemovedFile]:
+    def __call__(self, file: DataFile, target: Location, look_only: bool) -> FileOutcome[RemovedFile]:
         """Take filters out of one file: its rename is its commit. Raises as remove_filters does for one file."""
-        with opened(file, self.request.how.in_place and not self.request.how.dry_run) as source:
-            return Worked(remove_from(source, target, self.request))
+        with open_for_change(file, self.request.how.in_place and not self.request.how.dry_run) as source:
+            return FileOutcome(remove_from(source, target, self.request))
 
 
 def chunks_of(footer: Footer, wanted: Collection[int]) -> list[ChunkKey]:
@@ -192,7 +192,7 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
     how, in_place, last = request.how, request.how.in_place, request.last
     to = Target(target, how)
     wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, request.exclude)}
-    whole, without = source, peeled(source, wanted, last)
+    whole, without = source, strip_tails(source, wanted, last)
     source = without.source
     footer = source.footer()
     chunks = [] if last else chunks_of(footer, wanted)
@@ -247,7 +247,9 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
 # file, or with the next copy of it.
 
 
-def remove_from_source(to: ToChange, request: RemoveRequest, progress: ProgressCallback | None = None) -> RemoveReport:
+def remove_from_source(
+    to: Changeable, request: RemoveRequest, progress: ProgressCallback | None = None
+) -> RemoveReport:
     """Remove filters of files, or of those of a table. Raises as remove_filters."""
     snapshot = to.snapshot()
     request = dataclasses.replace(request, tables=to.tables)
@@ -255,35 +257,35 @@ def remove_from_source(to: ToChange, request: RemoveRequest, progress: ProgressC
         select_leaves(TableColumns(snapshot).leaves, request.columns, request.exclude)
 
     def work_on(one: Snapshot) -> FileWork[RemovedFile]:
-        return Removing(TableColumns(one), request) if one.has_log else RemoveFromFile(request)
+        return RemoveFromTableFile(TableColumns(one), request) if one.has_log else RemoveFromFile(request)
 
     changed = to.change(snapshot, work_on, Meter(progress, snapshot.files))
     return RemoveReport(changed.files, changed.failed, [*to.notes, *changed.notes], changed.commits)
 
 
 @dataclass(frozen=True, slots=True)
-class Removing:
+class RemoveFromTableFile:
     """Takes filters out of one file, which is as long as the table's log says."""
 
     names: TableColumns
     request: RemoveRequest
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[RemovedFile]:
+    def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[RemovedFile]:
         """As commits.FileWork has it."""
-        with opened(file, False) as whole:
+        with open_for_change(file, False) as whole:
             source = whole.until(file.size) if check_size(file, whole) else whole
             names = self.names.of(file, source.footer())
             columns = self.names.chunks_of(self.request.columns, self.request.exclude, names)
             request = dataclasses.replace(self.request, columns=columns, exclude=None)
             looking = dataclasses.replace(request, how=dataclasses.replace(request.how, dry_run=True))
             report = remove_from(source, target, looking)
-            worked = Worked(report, int(report.removed > 0))
+            worked = FileOutcome(report, int(report.removed > 0))
             if report.removed and target.path == file.path:
                 report.written = False
-                worked = Worked(report, *_before_tails(file, source, request))
+                worked = FileOutcome(report, *_before_tails(file, source, request))
             elif report.removed and not look_only:
                 report = remove_from(source, target, request)
-                worked = Worked(report, report.bytes_after, footer_bytes(target))
+                worked = FileOutcome(report, report.bytes_after, footer_bytes(target))
         report.dry_run = self.request.how.dry_run
         if not worked.size:
             report.output = report.source  # no other file was made
@@ -294,7 +296,7 @@ class Removing:
 def _before_tails(file: TableFile, source: OpenFile, request: RemoveRequest) -> tuple[int, int]:
     """Size and footer of a file without the tails that go. Raises TableFormatError where other filters would stay."""
     wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, None)}
-    before = peeled(source, wanted, False).source
+    before = strip_tails(source, wanted, False).source
     if chunks_of(before.footer(), wanted):
         reason = "has filters that lie in no tail of its end, which only another file can be without; "
         raise TableFormatError(file, reason + "see " + parameter("commit", "new-path"))

@@ -1,4 +1,4 @@
-"""What `add` and `remove` did, as values: for people, for JSON, for Spark's rows."""
+"""Reports of `add` and `remove`, as values: for people, for JSON, for Spark's rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.known import notes_of, warnings_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.draft import Transfer
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
+from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.shown import counted, line_of
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class FileReport(Printed):
-    """What the way between us and a storage cost, and how a file of a table got, or would get, its new version.
+class FileReport(Result):
+    """The bytes that travelled for one file, and the commit mode of a table's file.
 
     remote           the file, or its output, is not on a local disk
     bytes_travelled  read from a remote storage, and sent to one
@@ -50,7 +50,7 @@ def _dry(files: Sequence[AddedFile] | Sequence[RemovedFile]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TableCommit(Printed):
+class TableCommit(Result):
     """New versions of files that a table has since one commit.
 
     version    that the commit made: of Delta; of Iceberg and DuckLake the snapshot's id
@@ -65,7 +65,7 @@ class TableCommit(Printed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AddedFilter(Printed):
+class AddedFilter(Result):
     """One filter that was written.
 
     offset, length  header and bitset in the new file, bytes; of statistics no offset, and its base64
@@ -85,7 +85,7 @@ class AddedFilter(Printed):
 
 @dataclass(slots=True, repr=False)
 class AddedFile(FileReport):
-    """What `add` did to one file, or would do (dry_run).
+    """The report of `add` on one file, or of its dry run.
 
     row_groups    0 of a table's file that was not opened, as the log says that it has all filters
     engine_notes  which of the filters the engine that was named does not use, or no engine that is known; and where it
@@ -123,7 +123,7 @@ class AddedFile(FileReport):
             self.warnings = warnings_of(some, *about)
             self.engine_notes += warnings_of(some, *about, conditional=True)
 
-    def take_left(self, filters: Sequence[AddedFilter], size: int) -> None:
+    def take_tail(self, filters: Sequence[AddedFilter], size: int) -> None:
         """Count filters that lie behind a table's file already, as a commit gives them.
 
         size  of the file by the table's log
@@ -152,8 +152,8 @@ class AddedFile(FileReport):
 
 
 @dataclass(slots=True, repr=False)
-class AddReport(Printed):
-    """What `add` did: a report a file, and the files among several that failed.
+class AddReport(Result):
+    """The report of `add`: one a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them; of a table that was named:
              the columns that its properties ask for, and files that another commit removed meanwhile
@@ -167,7 +167,7 @@ class AddReport(Printed):
 
     def __repr__(self) -> str:
         filters = sum(file.planned_filters if file.dry_run else len(file.filters) for file in self.files)
-        return line_of(self, counted(filters, "filters"), *_dry(self.files))
+        return line_of(self, quantity(filters, "filters"), *_dry(self.files))
 
     def to_arrow(self) -> pa.Table:
         """A row a file; `filters` is how many were written. Those that failed have none."""
@@ -182,7 +182,7 @@ class AddReport(Printed):
 
 @dataclass(slots=True, repr=False)
 class RemovedFile(FileReport):
-    """What `remove` did to one file.
+    """The report of `remove` on one file.
 
     removed      filters that the footer no longer points at
     tails        tails that were taken off; filters of the footer below may be there again (last)
@@ -202,8 +202,8 @@ class RemovedFile(FileReport):
 
 
 @dataclass(slots=True, repr=False)
-class RemoveReport(Printed):
-    """What `remove` did: a report a file, and the files among several that failed.
+class RemoveReport(Result):
+    """The report of `remove`: one a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them
     commits  to a table that was named, in order
@@ -215,7 +215,7 @@ class RemoveReport(Printed):
     commits: list[TableCommit] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return line_of(self, f"{counted(sum(file.removed for file in self.files), 'filters')} less", *_dry(self.files))
+        return line_of(self, f"{quantity(sum(file.removed for file in self.files), 'filters')} less", *_dry(self.files))
 
     def to_arrow(self) -> pa.Table:
         """A row a file; those that failed have none."""

@@ -21,7 +21,7 @@ from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 from parquet_bloom.format.statistics import domain_of
 from parquet_bloom.format.values import arrow_of, numbers_in
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.storage.shown import line_of
+from parquet_bloom.storage.display import line_of
 
 _SAMPLE_BYTES = 16 << 20  # decoded; long texts end a sample sooner
 _THINNED = 1000  # values that are looked at one by one
@@ -60,7 +60,7 @@ class Sample:
     def __init__(self, values: pa.ChunkedArray, hashes: Hashes, whole: int, start: float = 0.0) -> None:
         self.values, self.hashes, self.whole, self.start = values, hashes, whole, start
         self.seconds = 0.0
-        self._drawn: Drawn | None = None
+        self._drawn: SampledValues | None = None
 
     @property
     def complete(self) -> bool:
@@ -68,7 +68,7 @@ class Sample:
         return len(self.hashes) >= self.whole
 
     @property
-    def drawn(self) -> Drawn:
+    def drawn(self) -> SampledValues:
         """Some of the distinct values, at random; all of them where they are few."""
         if self._drawn is None:
             self._drawn = _draw(self.hashes, self.start)
@@ -84,7 +84,7 @@ class Sample:
         return Sample(self.values[start:stop], self.hashes[start:stop], self.whole, self.start)
 
 
-class Drawn(NamedTuple):
+class SampledValues(NamedTuple):
     """Some distinct values of a sample.
 
     hashes  uint64[n], each once
@@ -98,21 +98,21 @@ class Drawn(NamedTuple):
     share: float
 
 
-def _draw(hashes: Hashes, start: float) -> Drawn:
+def _draw(hashes: Hashes, start: float) -> SampledValues:
     share = min(1.0, 2 * _DRAWN / max(1, len(hashes)))
     while share < 1:
         # Hashes are spread evenly, so those in any window are distinct values drawn at random.
         rows = np.flatnonzero(hashes - np.uint64(int(start * 2**64)) < np.uint64(int(share * 2**64)))
         found, first, times = np.unique(hashes[rows], return_index=True, return_counts=True)
         if len(found) >= _DRAWN // 4:
-            return Drawn(found, rows[first], times, share)
+            return SampledValues(found, rows[first], times, share)
         share = min(1.0, 16 * share)
     coded = arrow_of(hashes).dictionary_encode()  # where few come many times, it is far quicker than sorting them
     codes, found = numbers_in(coded.indices, np.dtype(np.int32)), numbers_in(coded.dictionary, hashes.dtype)
     first = np.empty(len(found), np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]  # of those that are written to one place the last one stays
     order = np.argsort(found)
-    return Drawn(found[order], first[order], np.bincount(codes, minlength=len(found))[order], 1.0)
+    return SampledValues(found[order], first[order], np.bincount(codes, minlength=len(found))[order], 1.0)
 
 
 class GrowingSample:
@@ -208,7 +208,7 @@ def halves(sample: Sample) -> tuple[Sample, Sample]:
 
 
 def first_places(wanted: Hashes, hashes: Hashes) -> NDArray[np.int64]:
-    """Where each of some hashes comes first among others; len(hashes) where it does not.
+    """The first position of each wanted hash among others; len(hashes) for one that is absent.
 
     wanted  uint64[n], in any order, may have some twice; hashes: uint64[m], many
     """
@@ -238,7 +238,7 @@ def _bits(hashes: Hashes, shift: int) -> NDArray[np.int64]:
 
 
 def _grown(half: float, full: float, times: float) -> float:
-    """What grew from `half` to `full` while the sample doubled, when it has grown `times` more."""
+    """Extrapolate a count that grew from `half` to `full` while the sample doubled, to `times` the sample."""
     if times <= 1 or full <= 0:
         return full
     power = min(1.0, max(0.0, math.log2(full / half))) if half > 0 else 1.0
@@ -281,7 +281,7 @@ def carried_on(half: float, full: float, times: float) -> Interval:
     return Interval(full, max(full, likely), max(full, likely, 1 - (1 - full) * math.exp(2 * (times - 1) * fell)))
 
 
-def share_held(one: Sample, other: Sample) -> float:
+def shared_fraction(one: Sample, other: Sample) -> float:
     """The share of one row group's distinct values that the whole of another holds too."""
     n = len(other.hashes)
     if not len(one.hashes) or not n:

@@ -21,7 +21,7 @@ class TableColumns(TableNames):
     """The columns of a table, as requests name them."""
 
     def check(self, request: Request) -> None:
-        """Raise UnknownColumnError, RefusedTypeError for what no file of the table could be asked for."""
+        """Raise UnknownColumnError, RefusedTypeError for a column that no file of the table can have a filter on."""
         select_leaves(self.leaves, request.columns, request.exclude)
         for name in request.columns or ():
             for leaf in [] if is_pattern(self.leaves, name) else [find_leaf(self.leaves, name)]:
@@ -70,7 +70,7 @@ class TableColumns(TableNames):
         wanted = select_leaves(self.leaves, columns, exclude)
         return [names.here[leaf.path].name for leaf in wanted if leaf.path in names.here]
 
-    def wish(self, name: str) -> Leaf | None:
+    def leaf_of_setting(self, name: str) -> Leaf | None:
         """The leaf that a name in the table's properties means; these leave out names between list and element."""
         try:
             return find_leaf(self.leaves, name)

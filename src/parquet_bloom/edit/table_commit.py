@@ -27,9 +27,9 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.filters.tails import as_it_was
-from parquet_bloom.options import CommitOptions, Way
+from parquet_bloom.options import CommitMode, CommitOptions
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of
-from parquet_bloom.source.snapshot import Change, Field, Snapshot, Table, TableFile, Ways
+from parquet_bloom.source.snapshot import Change, CommitModes, Field, Snapshot, Table, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
@@ -58,7 +58,7 @@ class Committing:
     """
 
     operation: str
-    way: Way | None = None
+    way: CommitMode | None = None
     files: int | None = None
     dry_run: bool = False
     append: bool = False
@@ -76,8 +76,8 @@ class Committing:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked(Generic[R]):
-    """What became of one file.
+class FileOutcome(Generic[R]):
+    """The outcome of the work on one file.
 
     size, footer_size  of its new version, as Change has them; 0: there is none
     columns   of the table that got filters in it, or lost them
@@ -100,13 +100,13 @@ class Worked(Generic[R]):
 class FileWork(Protocol[R]):
     """Makes the new version of one file of a snapshot."""
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> Worked[R]:
-        """target is the file itself, or where another is to take its place; look_only writes nothing."""
+    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[R]:
+        """Rewrite a file. target is the file itself, or the place of its successor; look_only writes nothing."""
 
 
 @dataclass(slots=True)
-class Changed(Generic[R]):
-    """What was done to a table."""
+class SourceChange(Generic[R]):
+    """The changes of a source, by file, and its commits."""
 
     files: list[R] = field(default_factory=list)
     failed: list[FailedFile] = field(default_factory=list)
@@ -119,18 +119,18 @@ class _Pending(Generic[R]):
     """A new version that waits for its commit."""
 
     change: Change
-    worked: Worked[R]
+    worked: FileOutcome[R]
     fields: tuple[Field, ...]  # of the snapshot that it was made of
 
     @property
     def report(self) -> R:
-        """What became of it."""
+        """The report of its new version."""
         return self.worked.report
 
 
 def change_table(
     table: Table, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], how: Committing, meter: Meter
-) -> Changed[R]:
+) -> SourceChange[R]:
     """Work on every file of a table's latest snapshot and commit what changed.
 
     work_on  gives the work for the files of one snapshot: this one, or a later one
@@ -147,8 +147,8 @@ def change_table(
     return run.changed
 
 
-def way_of(ways: Ways, wanted: Way | None) -> tuple[Way | None, str]:
-    """The way of a file, and why it is this one; None, and why there is none."""
+def commit_mode_of(ways: CommitModes, wanted: CommitMode | None) -> tuple[CommitMode | None, str]:
+    """The commit mode of a file and the reason for it; None, and why there is none."""
     if wanted is None:
         if ways.default is None:
             return None, ways.refusal
@@ -157,8 +157,8 @@ def way_of(ways: Ways, wanted: Way | None) -> tuple[Way | None, str]:
     return (None, refusal) if refusal else (wanted, "")
 
 
-def target_of(table: Table, file: TableFile, way: Way | None) -> Location:
-    """Where the new version of a file goes.
+def target_of(table: Table, file: TableFile, way: CommitMode | None) -> Location:
+    """The place of a file's new version.
 
     Where neither way is open it is only looked whether anything is to be done, as a copy can have it all.
     """
@@ -170,7 +170,7 @@ class _Run(Generic[R]):
 
     def __init__(self, table: Table, work_on: Callable[[Snapshot], FileWork[R]], how: Committing) -> None:
         self._table, self._work_on, self._how = table, work_on, how
-        self.changed: Changed[R] = Changed()
+        self.changed: SourceChange[R] = SourceChange()
         self._seen: set[str] = set()  # paths that need no look any more
         self._wanted: set[str] = set()
         self._pending: list[_Pending[R]] = []
@@ -190,8 +190,8 @@ class _Run(Generic[R]):
             except ConflictError as error:
                 conflicts += 1
                 if conflicts == _CONFLICTS:
-                    raise self._given_up(error) from error
-                snapshot = self._again()
+                    raise self._conflict_error(error) from error
+                snapshot = self._rebase()
                 meter = Meter(None)
                 continue
             if all_done:
@@ -199,8 +199,8 @@ class _Run(Generic[R]):
             snapshot, conflicts = self._table.snapshot(stored_only=True), 0
 
     def _refuse_whole(self, snapshot: Snapshot) -> None:
-        ways = self._table.ways(snapshot)
-        chosen = [way_of(ways[file.path], self._how.way) for file in snapshot.files]
+        ways = self._table.commit_modes(snapshot)
+        chosen = [commit_mode_of(ways[file.path], self._how.way) for file in snapshot.files]
         if chosen and all(way is None for way, _ in chosen):
             if self._how.way is not None and any(ways[file.path].default for file in snapshot.files):
                 reason = f"none of its files can be changed so: {chosen[0][1]}; leave out "
@@ -208,8 +208,8 @@ class _Run(Generic[R]):
             raise TableFormatError(self._table.name, f"its files cannot get new versions: {chosen[0][1]}")
 
     def _gather(self, snapshot: Snapshot, meter: Meter) -> bool:
-        """Work on files until a commit is full; whether all were looked at."""
-        ways, work = self._table.ways(snapshot), self._work_on(snapshot)
+        """Rewrite files until a commit is full; True if all are done."""
+        ways, work = self._table.commit_modes(snapshot), self._work_on(snapshot)
         for file in snapshot.files:
             if file.path in self._seen or file.path not in self._wanted:
                 continue
@@ -218,14 +218,14 @@ class _Run(Generic[R]):
             meter.start()
             self._seen.add(file.path)
             try:
-                self._one(snapshot, file, ways[file.path], work)
+                self._rewrite_file(snapshot, file, ways[file.path], work)
             except ParquetBloomError as error:
                 self.changed.failed.append(FailedFile(str(file), error))
             meter.finish()
         return True
 
-    def _one(self, snapshot: Snapshot, file: TableFile, ways: Ways, work: FileWork[R]) -> None:
-        way, why = way_of(ways, self._how.way)
+    def _rewrite_file(self, snapshot: Snapshot, file: TableFile, ways: CommitModes, work: FileWork[R]) -> None:
+        way, why = commit_mode_of(ways, self._how.way)
         target = target_of(self._table, file, way)
         look_only = self._how.dry_run or way is None
         if way == "new-path" and not look_only:
@@ -271,7 +271,7 @@ class _Run(Generic[R]):
             self._pending = []
 
     def _properties(self) -> Mapping[str, str]:
-        """What the commit says of itself: a file may be of an earlier snapshot, whose names meant other columns."""
+        """The properties of a commit: a file may be of an earlier snapshot, whose names meant other columns."""
         from parquet_bloom.source.columns import identities
         from parquet_bloom.source.history import properties_of  # nothing is loaded for it where files are changed
 
@@ -295,10 +295,10 @@ class _Run(Generic[R]):
         )
         return {**told, "parquet-bloom.version": __version__}
 
-    def _again(self) -> Snapshot:
-        """After another commit: keep what still fits the table, and let the rest be worked on again."""
+    def _rebase(self) -> Snapshot:
+        """After another commit: keep versions that still fit the table, and let other files be rewritten again."""
         snapshot = self._table.snapshot(stored_only=True)
-        ways = self._table.ways(snapshot)
+        ways = self._table.commit_modes(snapshot)
         live = {file.path: file for file in snapshot.files}
         pending, self._pending = self._pending, []
         for one in pending:
@@ -316,7 +316,7 @@ class _Run(Generic[R]):
             self._wanted.update(live)
         return snapshot
 
-    def _given_up(self, error: ConflictError) -> ConflictError:
+    def _conflict_error(self, error: ConflictError) -> ConflictError:
         made = len(self.changed.commits)
         before = f"; the {made} commits before it stay" if made else ""
         return ConflictError(
@@ -335,11 +335,11 @@ class _Run(Generic[R]):
             self._remove(path)
 
 
-def _is_as_it_was(change: Change, now: TableFile, ways: Ways, wanted: Way | None) -> bool:
+def _is_as_it_was(change: Change, now: TableFile, ways: CommitModes, wanted: CommitMode | None) -> bool:
     """Whether a new version that was made of a file may still take its place."""
     if (now.size, now.rows) != (change.file.size, change.file.rows):
         return False
-    way = way_of(ways, wanted)[0]
+    way = commit_mode_of(ways, wanted)[0]
     return way == ("same-path" if change.same_path else "new-path")
 
 
@@ -349,9 +349,9 @@ def _is_as_it_was(change: Change, now: TableFile, ways: Ways, wanted: Way | None
 
 
 class _ThroughLog(Tables):
-    """Files of a table may be changed: its log is told."""
+    """Lets files of a table change: the commit puts them into its log."""
 
-    def refuse(self, at: Location, target: Location, force: bool) -> None:
+    def check_target(self, at: Location, target: Location, force: bool) -> None:
         """Nothing is refused."""
 
 

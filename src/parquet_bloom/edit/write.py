@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.add_to_source import add_to_source
-from parquet_bloom.edit.plan import Request, plan, with_properties
+from parquet_bloom.edit.changeable import ChangeableFiles
+from parquet_bloom.edit.plan import Request, plan_columns, with_properties
 from parquet_bloom.edit.reports import AddedFile
-from parquet_bloom.edit.to_change import FilesToChange
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.format.forms.known import asked_form
+from parquet_bloom.format.forms.known import requested_form
 from parquet_bloom.options import BuildOptions, EngineOption, Form, PathLike, SyncOption
 from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
 from parquet_bloom.source.source import CallSource
+from parquet_bloom.storage.display import brief, line
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
-from parquet_bloom.storage.shown import brief, line
 
 # --- writer options -------------------------------------------------------------------------------
 #
@@ -80,7 +80,7 @@ class WriterOptions(TypedDict, total=False):
 
 
 class FilterOptions(BuildOptions, EngineOption, SyncOption, total=False):
-    """What is said of the filters of a new file."""
+    """Options of the filters of a new file."""
 
 
 class NewFileOptions(FilterOptions, WriterOptions, total=False):
@@ -138,7 +138,7 @@ class FilterWriter:
         self.report: AddedFile | None = None
         self._where = _target(where, overwrite)
         asked = part(FilterOptions, options)
-        form, fpp, asked["ndv"] = with_properties(asked_form(form, asked.pop("spec", None)), fpp, asked.get("ndv"))
+        form, fpp, asked["ndv"] = with_properties(requested_form(form, asked.pop("spec", None)), fpp, asked.get("ndv"))
         columns, rates = _columns(bloom_filters, fpp)
         self._filters = bloom_filters is not False
         self._sync = asked.get("sync", True)
@@ -195,7 +195,7 @@ class FilterWriter:
         try:
             writer.close()
             if self._filters:
-                to = FilesToChange(CallSource(self._data.path), self._where, self._request.how)
+                to = ChangeableFiles(CallSource(self._data.path), self._where, self._request.how)
                 self.report = add_to_source(to, self._request).files[0]
                 self.report.source = self.report.output
                 if self._sync:
@@ -233,14 +233,14 @@ def _target(where: PathLike, overwrite: bool) -> str:
 
 
 def _check_columns(schema: pa.Schema, options: WriterOptions, request: Request) -> None:
-    """Plan for a file without rows, so that a wrong column is told before the data are written."""
+    """Plan for a file without rows, so that a wrong column is an error before the data are written."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
         pass
     data = out.getvalue().to_pybytes()
     with suppress(FooterError):  # an encrypted one: for add to refuse
         at = len(data) - TAIL_BYTES - footer_length(data, len(data))
-        plan(decode_footer(data[at:-TAIL_BYTES], at), request)
+        plan_columns(decode_footer(data[at:-TAIL_BYTES], at), request)
 
 
 def _columns(

@@ -1,4 +1,4 @@
-"""What is known of engines, kept as data: engines.json beside this module, one entry an engine, then the hazards.
+"""Facts on engines, as data: engines.json beside this module, one entry an engine, then the hazards.
 
 `docs/generate --measure` writes the entries of engines that are installed where it runs, as `parquet-bloom engines
 --test` finds them; all others stay as they are. An entry speaks of one version. A hazard speaks of ranges of versions:
@@ -120,7 +120,7 @@ _RELEASE = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+._]?[A-Za-z][\w.+-]*)
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What is known of one engine.
+    """The facts on one engine.
 
     name     as options and JSON have it; title as people write it
     version  that the facts are of; empty where sources name none
@@ -140,7 +140,7 @@ class EngineFacts:
     answers: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
     def answer(self, kind: str, stored: str = PLAIN, question: str = EQUAL) -> str:
-        """What is known of a question; "unknown" where nothing is."""
+        """The answer to a question; "unknown" where there is none."""
         return self.answers.get(kind, {}).get(stored, {}).get(question, UNKNOWN)
 
     def uses(self, kind: str, stored: str) -> str:
@@ -234,22 +234,24 @@ def release_number(version: str) -> tuple[int, ...] | None:
 
 
 @cache
-def _kept() -> dict[str, Any]:
+def _engines_json() -> dict[str, Any]:
     text = files("parquet_bloom.facts").joinpath("engines.json").read_text("utf-8")
     kept: dict[str, Any] = json.loads(text)
     return kept
 
 
 @cache
-def known() -> tuple[EngineFacts, ...]:
+def known_engines() -> tuple[EngineFacts, ...]:
     """All that is known, a kind of engine after the other: those that can be measured here, then those of sources."""
-    return tuple(EngineFacts(**entry) for entry in _kept()["engines"])
+    return tuple(EngineFacts(**entry) for entry in _engines_json()["engines"])
 
 
 @cache
 def hazards() -> tuple[Hazard, ...]:
     """All hazards that are known, an engine after the other."""
-    return tuple(Hazard(**{name: _frozen(value) for name, value in entry.items()}) for entry in _kept()["hazards"])
+    return tuple(
+        Hazard(**{name: _frozen(value) for name, value in entry.items()}) for entry in _engines_json()["hazards"]
+    )
 
 
 def _frozen(value: Any) -> Any:
@@ -258,7 +260,7 @@ def _frozen(value: Any) -> Any:
 
 def facts_of(name: str) -> EngineFacts | None:
     """The facts of an engine by its name; None if there are none."""
-    return next((facts for facts in known() if facts.name == name), None)
+    return next((facts for facts in known_engines() if facts.name == name), None)
 
 
 def release(version: str) -> str:
@@ -292,7 +294,7 @@ def as_text(all_facts: Iterable[EngineFacts]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine that is asked in a process of its own.
+    """One engine that is measured in a process of its own.
 
     name     as --engine and JSON have it; title as people write it
     package  the distribution that has its version; module, what is imported
@@ -352,7 +354,7 @@ _WHERE = {ELEMENT: "elements of lists of ", FIELD: "fields of structs of "}
 
 @cache
 def check_engine(name: str) -> tuple[EngineFacts, str]:
-    """(what is known of the engine, the version that is meant) of a text as people give it: "duckdb", "duckdb@1.4".
+    """Parse "duckdb" or "duckdb@1.4": (facts on the engine, the version that is meant).
 
     A space does for the @. Without a version it is the one that is installed here, or else the one of the facts.
     Raises RequestError for an engine that nothing is known of, and for a version that is none.
@@ -360,7 +362,7 @@ def check_engine(name: str) -> tuple[EngineFacts, str]:
     first, at, version = re.sub(r"\s*[@\s]\s*", "@", name.strip(), count=1).partition("@")
     facts = facts_of(first.lower())
     if facts is None:
-        there = ", ".join(each.name for each in known())
+        there = ", ".join(each.name for each in known_engines())
         raise RequestError(parameter("engine") + f" {name!r}: nothing is known of it; there are {there}")
     if at and release_number(version) is None:
         spoken = ", ".join(_versions_known(facts)) or "none"
@@ -440,7 +442,7 @@ def notes_of(leaves: Iterable[Leaf], engine: str | None = None) -> list[str]:
             kinds.setdefault((kind, stored_as(leaf)), []).append(leaf.name)
     if engine is not None:
         return _of_engine(*check_engine(engine), kinds)
-    nobody = {key: names for key, names in kinds.items() if not any(_uses(facts, *key) for facts in known())}
+    nobody = {key: names for key, names in kinds.items() if not any(_uses(facts, *key) for facts in known_engines())}
     return [f"no engine that is known uses filters on {_listed(nobody)}; this package does"] if nobody else []
 
 
@@ -450,7 +452,9 @@ def engines_for(leaf: Leaf) -> list[str]:
     if kind is None:
         return []
     return [
-        f"{facts.title} {release(facts.version)}".strip() for facts in known() if _uses(facts, kind, stored_as(leaf))
+        f"{facts.title} {release(facts.version)}".strip()
+        for facts in known_engines()
+        if _uses(facts, kind, stored_as(leaf))
     ]
 
 

@@ -29,7 +29,7 @@ from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format import final
 from parquet_bloom.format.derived import derived
 from parquet_bloom.format.outline import Outline
-from parquet_bloom.format.statistics import blank, counts_of
+from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -39,7 +39,7 @@ _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
 
 @dataclass(slots=True)
 class Answers:
-    """The filters' answers; one element for each row group that was asked.
+    """The filters' answers; one element for each queried row group.
 
     denied      bool: none of the probes is there
     bytes_read  int64
@@ -59,7 +59,7 @@ Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
 
 
 def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> Answers:
-    """Ask the filters of a column, each for its probes: PLAIN bytes of values.
+    """Query the filters of a column, each for its probes: PLAIN bytes of values.
 
     row_groups  int64[n], their numbers
     probes      a tuple for all of them, or a list of one tuple each
@@ -77,7 +77,7 @@ def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> 
     fast = np.flatnonzero(fits)
     if len(fast):
         slow += _ask_together(source, ranges, row_groups, probes, fast, answers)
-    _look_at_blanks(source, ranges, column, row_groups, answers)
+    _recheck_blank_filters(source, ranges, column, row_groups, answers)
     filters, leaf = StoredFilters(source), source.outline().leaves[column]
     for i in slow:
         own = probes if isinstance(probes, tuple) else probes[i]
@@ -85,21 +85,21 @@ def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> 
     return answers
 
 
-def _look_at_blanks(
+def _recheck_blank_filters(
     source: OpenFile, ranges: ColumnFilterRanges, column: int, row_groups: Integers, answers: Answers
 ) -> None:
-    """Take back denials of filters without any bit. Only those that denied by a blank block are looked at."""
+    """Take back denials of filters without any bit. Only filters that denied by a blank block are read."""
     if not answers.blank.any():
         return
     outline = source.outline()
-    known = _looked_at(outline, column)
+    known = _filters_with_bits(outline, column)
     for i in np.flatnonzero(answers.blank).tolist():
         group, before = int(row_groups[i]), source.bytes_read
         if group not in known:
             num_bytes = int(ranges.num_bytes[group])
             known[group] = any_bit(source, int(ranges.offset[group]) + len(header_of(num_bytes)), num_bytes)
         answers.bytes_read[i] += source.bytes_read - before
-        found = None if known[group] else blank(counts_of(outline, group, column))
+        found = None if known[group] else empty_filter_problem(counts_of(outline, group, column))
         if found is not None:
             reason, wrong = found
             answers.denied[i] = False
@@ -107,8 +107,8 @@ def _look_at_blanks(
 
 
 @derived
-def _looked_at(outline: Outline, column: int) -> dict[int, bool]:
-    """Row group -> whether its filter has any bit, of those that were looked at; it grows with each."""
+def _filters_with_bits(outline: Outline, column: int) -> dict[int, bool]:
+    """Row group -> whether its filter has any bit, of the filters read so far."""
     return {}
 
 
@@ -135,7 +135,7 @@ def _ask_together(
     fast: NDArray[np.intp],
     answers: Answers,
 ) -> list[int]:
-    """Ask filters that fit; returns those (by position) whose header is not the one promised."""
+    """Query filters that fit; returns those (by position) whose header is not the expected one."""
     groups = row_groups[fast]
     offset, size = ranges.offset[groups], ranges.num_bytes[groups]
     if source.fd is not None and "numba" in sys.modules:
@@ -176,7 +176,7 @@ def _ask_by_kernel(
     first, last, hashes = _hashed(probes, fast)
     replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
     ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, replies, requests, read)
-    counted(source, replies, int(requests.sum()), int(read.sum()))
+    count_read(source, replies, int(requests.sum()), int(read.sum()))
     answers.bytes_read[fast] += read
     answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
     answers.blank[fast] = replies == ask_kernel.BLANK
@@ -184,7 +184,7 @@ def _ask_by_kernel(
     return other
 
 
-def counted(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
+def count_read(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
     """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
     from parquet_bloom.filters import ask_kernel
 
@@ -194,7 +194,7 @@ def counted(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_r
 
 
 def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
-    """Which header each size has, all headers, one a row, and their lengths."""
+    """The index of each size's header, all headers, one a row, and their lengths."""
     return np.searchsorted(sizes()[1], size), *_all_headers()
 
 

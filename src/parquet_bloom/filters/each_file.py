@@ -1,4 +1,4 @@
-"""The frame of all that looks into many files: each is opened as its source has it, with the source's names.
+"""Opens each of many files as its source has it, with the source's names: the frame of inspect, verify, status.
 
 Found -> each file, at the size that the log says -> footer -> columns under their names -> a result a file
 """
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.source.results import Results, each
-from parquet_bloom.source.source import Found
+from parquet_bloom.source.results import Results, map_files
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter
@@ -32,13 +32,13 @@ def open_logged(file: DataFile) -> Iterator[OpenFile]:
 
 
 def each_file(
-    found: Found, work: Callable[[OpenFile, tuple[Leaf, ...]], R], meter: Meter, ahead: bool = False
+    found: ResolvedSource, work: Callable[[OpenFile, tuple[Leaf, ...]], R], meter: Meter, ahead: bool = False
 ) -> Results[R]:
     """The result of every file; one bad file among many does not stop the others.
 
     work   of an open file and its columns, as people name them
-    meter, ahead  as source.results.each has them
-    Raises as source.results.each.
+    meter, ahead  as source.results.map_files has them
+    Raises as source.results.map_files.
     """
     names = found.names
 
@@ -46,6 +46,6 @@ def each_file(
         with open_logged(file) as opened:
             footer = opened.footer()
             found.see(opened.path, footer)
-            return work(opened, names.shown(footer, file))
+            return work(opened, names.display_leaves(footer, file))
 
-    return each(found.files, one, found.single, found.failed, meter, ahead)
+    return map_files(found.files, one, found.single, found.failed, meter, ahead)

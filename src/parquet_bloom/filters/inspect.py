@@ -1,4 +1,4 @@
-"""What filters a file has, where they lie, how full they are, and what is wrong with them.
+"""Describes the filters of a file: their places, how full they are, and their problems.
 
 Reads the filters, never the data: what only decoding can show (another hash under a good header)
 is the job of `verify`.
@@ -21,12 +21,12 @@ from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.source.results import Printed, filters_table, table_of
+from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.shown import counted, line_of
 
 # --- row groups without a filter ------------------------------------------------------------------
 #
@@ -72,7 +72,7 @@ _PREFETCHED = 32 << 20  # bytes of filters
 
 
 @dataclass(slots=True, repr=False)
-class FilterInfo(Printed):
+class FilterInfo(Result):
     """One filter.
 
     spec            its form; None where the header is not understood
@@ -108,7 +108,7 @@ class FilterInfo(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class FileInfo(Printed):
+class FileInfo(Result):
     """All filters of a file, in the order of row groups and columns.
 
     older_footers       footers that tails of ours left in the file, before the one that counts
@@ -148,7 +148,7 @@ class FileInfo(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class InspectReport(Printed):
+class InspectReport(Result):
     """A report a file, and the files among several that could not be read.
 
     notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
@@ -159,7 +159,7 @@ class InspectReport(Printed):
     notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return line_of(self, counted(sum(len(file.filters) for file in self.files), "filters"))
+        return line_of(self, quantity(sum(len(file.filters) for file in self.files), "filters"))
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
@@ -192,7 +192,7 @@ def inspect(
     asserted = column_names(assert_filters, "assert_filters")
     if wanted is not None and asserted is not None:
         wanted += asserted
-    found = source_of(source, filesystem, options).found(stored_only=True)
+    found = source_of(source, filesystem, options).resolve(stored_only=True)
     meter = Meter(progress, found.files, unit="row groups")
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> FileInfo:
@@ -257,7 +257,7 @@ def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo
 
 
 class _Prefetch:
-    """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
+    """Reads the filters of a remote file some at a time, side by side, before they are described one by one."""
 
     def __init__(self, source: OpenFile, extents: Sequence[tuple[int, int] | None]) -> None:
         """extents  offset and bytes of each filter in the order of the steps; None of one in the footer."""
@@ -266,7 +266,7 @@ class _Prefetch:
         self._at = self._held = 0
 
     def step(self) -> None:
-        """The next filter is about to be looked at."""
+        """Read ahead: the next filter is about to be described."""
         if self._at == self._held and self._source.is_remote:
             size = 0
             while self._held < len(self._extents) and (size == 0 or size + self._extents[self._held][1] <= _PREFETCHED):

@@ -1,4 +1,4 @@
-"""Which columns have their filters everywhere, which lack some, and which have lost them since what version of a table.
+"""Reports columns with all their filters, columns that lack some, and those that lost them, since which version.
 
     footers -> per file and column: row groups that hold a value, those of them with a sound filter
     log     -> when each file came, and our commits        (source.history)
@@ -31,9 +31,9 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
 from parquet_bloom.source.history import FilterOptions, History, Version
-from parquet_bloom.source.names import ORDINARY, TableAccess, Typed, add_command, typed_sources
-from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.source.source import CallSource, Found, source_of
+from parquet_bloom.source.names import ORDINARY, ShellCommand, TableAccess, add_command, typed_sources
+from parquet_bloom.source.results import Result, table_of
+from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -63,7 +63,7 @@ class Glance:
 
 
 def glances(source: OpenFile, chunks: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[ChunkKey, Glance]]:
-    """Look at all filters of some chunks, (row group, column) of one file. Raises StorageError and as OpenFile.footer.
+    """Read the beginning of all filters of some chunks, (row group, column) of one file. Raises as OpenFile.footer.
 
     What lies close together is read at once, and on a remote storage side by side.
     """
@@ -95,7 +95,7 @@ def _glance(source: OpenFile, stored: StoredFilter) -> Glance:
 
 
 def _large(source: OpenFile, stored: InBody) -> Glance | None:
-    """A filter of which its beginning is read; None: nothing is set there, so that all of it has to be looked at."""
+    """Judge a filter by its beginning; None: no bit is set there, so all of it must be read."""
     try:
         header = read_header(source, stored.range)
     except (UnknownFilterError, FilterFormatError, DamagedFileError):
@@ -113,7 +113,7 @@ def _large(source: OpenFile, stored: InBody) -> Glance | None:
 
 
 @dataclass(slots=True, repr=False)
-class ColumnStatus(Printed):
+class ColumnStatus(Result):
     """One column, over all files.
 
     files, row_groups    that hold a value of it, or may: those need a filter
@@ -143,8 +143,8 @@ class ColumnStatus(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class StatusReport(Printed):
-    """What columns have filters, and where they are missing.
+class StatusReport(Result):
+    """The columns that have filters, and those that lack them.
 
     columns   those that have a filter in some file, had one by the table's log, or were asked for
     files, row_groups  that were looked at
@@ -175,7 +175,7 @@ class StatusReport(Printed):
         return table_of(ColumnStatus, self.columns)
 
     def __repr__(self) -> str:
-        """One line: how much was looked at, and the first columns that lack filters."""
+        """One line: how much was read, and the first columns that lack filters."""
         lacking = [one for one in self.columns if one.row_groups_lacking]
         told = [f"{one.column} lacks {one.row_groups_lacking:,} of {one.row_groups:,}" for one in lacking[:3]]
         more = [f"{len(lacking) - 3:,} more columns lack some"] if len(lacking) > 3 else []
@@ -241,14 +241,14 @@ def status(
     columns, exclude = column_names(columns, "columns"), column_names(exclude, "exclude")
     must_have = column_names(assert_filters, "assert_filters")
     about = source_of(source, filesystem, options)
-    found = about.found(stored_only=True)
+    found = about.resolve(stored_only=True)
     names = found.names
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> _File:
         asserted = [] if must_have is None else names.select(leaves, must_have, None)
         wanted = names.select(leaves, columns, exclude)
         chosen = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
-        return _looked_at(opened, chosen, [leaf.name for leaf in asserted])
+        return _status_of_file(opened, chosen, [leaf.name for leaf in asserted])
 
     table_asserted: list[Leaf] = []
     if found.has_log:  # names are held against its schema, before any file is opened
@@ -261,13 +261,13 @@ def status(
     report.table, report.version = found.snapshot.table or None, found.snapshot.version or None
     of_files = (name for one in results for name in one.asserted)
     report.asserted = list(dict.fromkeys([*(leaf.name for leaf in table_asserted), *of_files]))
-    shown = _shown(results, found, history, columns is not None, report.asserted)
+    shown = _reported_columns(results, found, history, columns is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
-    report.mend += _mend(report.columns, results, _Named.of(about, found), history.options())
+    report.mend += _mend(report.columns, results, _AddCommands.of(about, found), history.options())
     return report
 
 
-def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
+def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
     outline = source.outline()
     values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
     needing = (values > 0) & ((nulls == NONE) | (nulls < values))  # bool[row groups, columns]
@@ -292,8 +292,8 @@ def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]
     return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
 
 
-def _history(found: Found, report: StatusReport) -> History:
-    """What the log tells; nothing where it cannot be read as far back as it goes, which is noted."""
+def _history(found: ResolvedSource, report: StatusReport) -> History:
+    """The history in the log; an empty one, with a note, where its older part cannot be read."""
     try:
         return found.history()
     except ParquetBloomError as error:
@@ -301,14 +301,16 @@ def _history(found: Found, report: StatusReport) -> History:
         return History()
 
 
-def _shown(files: Iterable[_File], found: Found, history: History, named: bool, asserted: Sequence[str]) -> list[str]:
-    """The columns to tell of, in the order of the schema: all that were looked at if they were named."""
+def _reported_columns(
+    files: Iterable[_File], found: ResolvedSource, history: History, named: bool, asserted: Sequence[str]
+) -> list[str]:
+    """The columns to report, in the order of the schema: all that were named."""
     known = dict.fromkeys((leaf.name for leaf in found.names.leaves), False)
     for file in files:
         for name, chunks in file.columns.items():
             known[name] = known.get(name, False) or named or chunks.filters > 0 or chunks.unsound > 0
     there = {name for file in files for name in file.columns}
-    wished = found.snapshot.wishes.get("columns", [])
+    wished = found.snapshot.filter_settings.get("columns", [])
     expected = {name for name in known if _had_since(name, (), history) is not None}
     return [
         name
@@ -360,14 +362,14 @@ def _had_since(name: str, files: Iterable[_File], history: History) -> int | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
+class _AddCommands:
+    """The source as a command line names it; sources is empty where none can name or change it."""
 
     sources: Sequence[str] = ()
     access: TableAccess = ORDINARY
 
     @classmethod
-    def of(cls, source: CallSource, found: Found) -> _Named:
+    def of(cls, source: CallSource, found: ResolvedSource) -> _AddCommands:
         texts = [] if source.raw_files else typed_sources(source, None)
         table = source.table_name
         if not texts or (table is not None and table.version is not None):  # the past does not change
@@ -376,7 +378,7 @@ class _Named:
             texts = [f"delta:{texts[0]}"]
         return cls(texts, source.access)
 
-    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
+    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> ShellCommand:
         """An `add` of these columns, which share all options but the rate."""
         first = next(iter(columns.values()))
         usual = format_named(DEFAULT_FORM if first is None else first.spec).fpp
@@ -398,9 +400,9 @@ class _Named:
 def _mend(
     columns: Sequence[ColumnStatus],
     files: Sequence[_File],
-    named: _Named,
+    named: _AddCommands,
     options: Mapping[str, FilterOptions],
-) -> list[Typed]:
+) -> list[ShellCommand]:
     """One command for all columns that can share one."""
     if not named.sources:
         return []

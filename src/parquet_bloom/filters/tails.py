@@ -24,7 +24,7 @@ from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterErr
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
-from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, tails_told
+from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, recorded_tails
 from parquet_bloom.storage.open_file import OpenFile
 
 _NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)
@@ -76,7 +76,7 @@ def _passed_over(source: OpenFile, before: OpenFile, size: int) -> OpenFile | No
 def tail_of(source: OpenFile) -> Tail | None:
     """The newest tail of a file, if it is ours. Raises as OpenFile.footer, of the file itself."""
     footer = source.footer()
-    for size, crc in tails_told(footer):
+    for size, crc in recorded_tails(footer):
         old = footer_before(source, size, crc)
         if old is None or not _same_but_filters(old, footer):
             continue  # a program that wrote the file anew may have carried an entry along
@@ -98,14 +98,14 @@ def footer_before(source: OpenFile, size: int, crc: int) -> Footer | None:
 
 
 def older_footers(source: OpenFile) -> list[tuple[int, int]]:
-    """(offset, bytes) of the older footers that tails of ours left in a file, lengths and magics included.
+    """(offset, bytes) of the older footers before our tails in a file, lengths and magics included.
 
     Also those of tails under somebody else's later footer, as long as the filters are where our entries say.
     """
     found: list[tuple[int, int]] = []
     at = source
     while True:
-        told = ((size, footer_before(at, size, crc)) for size, crc in tails_told(at.footer()))
+        told = ((size, footer_before(at, size, crc)) for size, crc in recorded_tails(at.footer()))
         size, old = next(((size, old) for size, old in told if old is not None), (0, None))
         if old is None:
             return found

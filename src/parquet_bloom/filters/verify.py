@@ -1,4 +1,4 @@
-"""Whether a filter tells the truth: every stored value is admitted, and how many absent ones are.
+"""Verifies filters: each stored value must be admitted, and few absent ones.
 
 A filter that misses one stored value costs rows in every engine that uses it, so the column is
 decoded and each value is asked for. This finds what no header can show: another hash, another
@@ -28,12 +28,12 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.source.results import Printed, filters_table, table_of
+from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.shown import counted, line_of
 
 # --- values that no row has -----------------------------------------------------------------------
 #
@@ -87,12 +87,12 @@ class AbsentValues:
 
     @property
     def count(self) -> int:
-        """How many values are left. None of them is stored, if `drop` was called with all that is."""
+        """How many values remain. None of them is stored, if `drop` was called with all that is."""
         return int(len(self._stored) - np.count_nonzero(self._stored))
 
     @property
     def fpp(self) -> float | None:
-        """The share of these that the filter admits; None where none is left."""
+        """The share of these that the filter admits; None where none remains."""
         return float(np.count_nonzero(self._admitted & ~self._stored) / self.count) if self.count else None
 
 
@@ -114,7 +114,7 @@ def _draw(width: int | None, count: int) -> tuple[pa.Array, NDArray[np.uint64], 
 
 
 @dataclass(slots=True, repr=False)
-class VerifiedFilter(Printed):
+class VerifiedFilter(Result):
     """The verdict on one filter.
 
     status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
@@ -138,8 +138,8 @@ class VerifiedFilter(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class VerifiedFile(Printed):
-    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
+class VerifiedFile(Result):
+    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were decoded."""
 
     path: str
     row_groups: int
@@ -157,7 +157,7 @@ class VerifiedFile(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class VerifyReport(Printed):
+class VerifyReport(Result):
     """Verdicts a file, and the files that could not be read.
 
     notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
@@ -169,7 +169,7 @@ class VerifyReport(Printed):
 
     def __repr__(self) -> str:
         filters, wrong = sum(len(file.filters) for file in self.files), sum(len(file.wrong) for file in self.files)
-        return line_of(self, counted(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
+        return line_of(self, quantity(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
@@ -201,7 +201,7 @@ def verify(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
 
-    found = source_of(source, filesystem, options).found(stored_only=True)
+    found = source_of(source, filesystem, options).resolve(stored_only=True)
     meter = Meter(progress, found.files, unit="column chunks")
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:

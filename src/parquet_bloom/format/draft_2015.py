@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
-from parquet_bloom.errors import FilterFormatError, FooterError, RequestError, parameter
+from parquet_bloom.errors import FilterFormatError, FooterError, RequestError
 from parquet_bloom.format import compact
 from parquet_bloom.format.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.kernels import k_probe
@@ -53,7 +53,7 @@ STRATEGIES: dict[Family, tuple[Strategy, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Which of the families' filters to write."""
+    """The family of filters to write."""
 
     family: Family = "orc"
     strategy: Strategy = "MURMUR128_32"
@@ -78,7 +78,7 @@ def style_named(family: str | None, strategy: str | None) -> Style:
 
 
 def kind_of(leaf: Leaf) -> Kind:
-    """How the families tell types apart: integers, floats, bytes."""
+    """The families' kind of a type: integers, floats, bytes."""
     if leaf.physical in (INT32, INT64):
         return "integer"
     return "float" if leaf.physical in (FLOAT, DOUBLE) else "bytes"
@@ -253,7 +253,7 @@ class FooterFilter:
 
     @property
     def caveat(self) -> str:
-        """What is to be said of a filter in that place; "" for nothing."""
+        """The note on a filter in that place; "" for none."""
         unreadable = "Polars and DataFusion cannot open a file with a filter there"
         return unreadable if self.held_in == "Statistics" else ""
 
@@ -316,7 +316,7 @@ def built(rule: KProbeRule, hashes: Sequence[k_probe.Hashes], num_bits: int, k: 
 
 
 def encode_guava(bloom: KProbeFilter) -> bytes:
-    """What BloomFilter.writeTo writes: strategy and k, a byte each, count of longs (int32 BE), longs BE."""
+    """Encode as BloomFilter.writeTo does: strategy and k, a byte each, count of longs (int32 BE), longs BE."""
     rule = bloom.rules[0]
     if len(bloom.rules) != 1 or rule.family != "guava":
         held = ", ".join(dict.fromkeys(r.family for r in bloom.rules))
@@ -341,79 +341,3 @@ def decode_guava(data: bytes, kind: Kind = "bytes") -> KProbeFilter:
         raise FilterFormatError(f"{k} hash functions and {count} longs are announced, {len(data) - 6} bytes follow")
     longs = np.frombuffer(data, ">u8", offset=6).astype(np.uint64)
     return KProbeFilter(longs, k, (KProbeRule("guava", strategy, kind),))
-
-
-# --- properties of Hadoop -------------------------------------------------------------------------
-#
-# The Hadoop properties of the 2015 draft, as options of ours.
-#
-#    parquet.enable.bloom.filter        default false: the draft wrote none unless told to
-#    parquet.expected.entries           distinct values per row group; the data decide without it
-#    parquet.bloom.filter.fpp.provided  whether the next one counts, default: if it is there
-#    parquet.bloom.filter.fpp.value     false positive rate, 0.05 without it; the draft's code said
-#    parquet.bloom.filter.value         this for the same
-#
-# Source: parquet-java PR #215, ParquetOutputFormat; docs/formats.md section 4.
-
-ENABLE = "parquet.enable.bloom.filter"
-ENTRIES = "parquet.expected.entries"
-PROVIDED = "parquet.bloom.filter.fpp.provided"
-VALUE = "parquet.bloom.filter.fpp.value"
-VALUE_IN_CODE = "parquet.bloom.filter.value"
-PROPERTIES = (ENABLE, ENTRIES, PROVIDED, VALUE, VALUE_IN_CODE)
-
-
-def parse_properties(texts: Sequence[str]) -> dict[str, str]:
-    """Read "name=value" texts. Raises RequestError for any other, and for a name given twice."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise RequestError(parameter("properties") + f" {text}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
-        if found.setdefault(name, value) != value:
-            raise RequestError(parameter("properties") + f" {name} is given twice, as {found[name]} and as {value}")
-    return found
-
-
-def sizes_from(properties: Mapping[str, str]) -> tuple[float | None, int | None]:
-    """The false positive rate and the number of entries that properties ask for; None: not given.
-
-    Raises RequestError for a property that the draft does not know, a value that is none, and where the
-    properties ask for no filter.
-    """
-    for name in properties:
-        if name not in PROPERTIES:
-            raise RequestError(f"property {name} is unknown; there are: {', '.join(PROPERTIES)}")
-    if not _boolean(properties, ENABLE, True):
-        raise RequestError(f"{ENABLE} is false, so there is nothing to add")
-    rates = {properties[name] for name in (VALUE, VALUE_IN_CODE) if name in properties}
-    if len(rates) > 1:
-        raise RequestError(f"{VALUE} and {VALUE_IN_CODE} differ")
-    if not _boolean(properties, PROVIDED, bool(rates)):
-        rates = set()
-    elif not rates:
-        raise RequestError(f"{PROVIDED} is true, but {VALUE} is not given")
-    return (_rate(rates.pop()) if rates else None), _entries(properties.get(ENTRIES))
-
-
-def _boolean(properties: Mapping[str, str], name: str, default: bool) -> bool:
-    text = properties.get(name)
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise RequestError(f"{name}={text}: expected true or false")
-    return text.lower() == "true"
-
-
-def _rate(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise RequestError(f"{VALUE}={text}: expected a rate between 0 and 1") from None
-
-
-def _entries(text: str | None) -> int | None:
-    try:
-        return int(text) if text is not None else None
-    except ValueError:
-        raise RequestError(f"{ENTRIES}={text}: expected a number") from None

@@ -20,7 +20,7 @@ from parquet_bloom.format.edits import PairChanges
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.format.statistics import blank, counts_of, denied_bound
+from parquet_bloom.format.statistics import counts_of, denied_bound, empty_filter_problem
 
 __all__ = [
     "FooterFilter",
@@ -104,7 +104,7 @@ def believed(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter:
     Raises FilterFormatError and UnknownFilterError where it is no evidence.
     """
     bloom = _decoded(outline, leaf, group)
-    if not bloom.longs.any() and (found := blank(counts_of(outline, group, leaf.index))) is not None:
+    if not bloom.longs.any() and (found := empty_filter_problem(counts_of(outline, group, leaf.index))) is not None:
         raise (FilterFormatError if found[1] else UnknownFilterError)(found[0])
     if (denied := denied_bound(bloom.might_contain, outline, leaf, group)) is not None:
         raise FilterFormatError(denied)
@@ -115,7 +115,7 @@ def believed(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter:
 
 
 def length_of(pairs: Pairs) -> int:
-    """What a new filter counts as its length, as FooterFilter.length of the footer that has these key-values."""
+    """The length of a new filter, as FooterFilter.length of the footer that has these key-values."""
     stored = filter_in_pairs(pairs)
     return stored.length if stored is not None else 0
 
@@ -123,7 +123,7 @@ def length_of(pairs: Pairs) -> int:
 def changes_of(
     footer: Footer, chunks: Iterable[ChunkKey], new: Mapping[ChunkKey, Pairs] | None = None
 ) -> dict[ChunkKey, PairChanges]:
-    """What an edit changes in the key-values of chunks, so that the filters which the footer holds of them leave.
+    """The changes of chunks' key-values that take their filters out of the footer.
 
     new      key-values of the new filters of some of these chunks
     returns  only the chunks where anything changes, see format.edits.FooterEdit

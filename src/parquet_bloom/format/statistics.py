@@ -1,4 +1,4 @@
-"""What a footer says of one column in every row group: bounds, nulls, NaN; and how full its filter can be.
+"""The statistics of one column in every row group: bounds, nulls, NaN; and how full its filter can be.
 
 Bounds are believed only where the format says how to read them:
 
@@ -81,7 +81,7 @@ def limits(leaf: Leaf) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of one column in each of n row groups; every array has n elements.
+    """The statistics of one column in n row groups; every array has n elements.
 
     some_null, some_value  bool: a row may be NULL, may hold a value
     nan_free               bool: certainly no NaN (of columns that have NaN)
@@ -104,12 +104,12 @@ class ColumnStatistics:
 
 @derived
 def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics:
-    """The statistics of one column; kept with the outline, as a cached footer is asked again and again."""
+    """The statistics of one column; kept with the outline, as a cached footer is queried again and again."""
     return _statistics(outline, leaf)
 
 
 def unknown_statistics(n: int) -> ColumnStatistics:
-    """The statistics of n row groups whose footer tells nothing."""
+    """The statistics of n row groups whose footer has none."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
     return ColumnStatistics(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
 
@@ -195,7 +195,7 @@ def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
 
 
 def _trusts_nulls(outline: Outline, leaf: Leaf) -> bool:
-    """Whether null_count leaves no NULL out. A writer's dictionaries cannot be told from its plain texts."""
+    """Whether null_count counts every NULL. A writer's dictionaries look like its plain texts."""
     writer, version = _writer(outline.metadata.created_by)
     if not writer.startswith("parquet-cpp") or leaf.physical != BYTE_ARRAY:
         return True
@@ -265,7 +265,7 @@ Counts = tuple[int, int | None]  # num_values and null_count of a column chunk; 
 
 
 def counts_in(meta: ColumnMetaData) -> Counts:
-    """What a chunk's metadata counts: values, and NULLs if it says so."""
+    """The counts in a chunk's metadata: values, and NULLs if it has them."""
     return meta.num_values, meta.statistics.null_count if meta.statistics is not None else None
 
 
@@ -275,7 +275,7 @@ def counts_of(outline: Outline, row_group: int, column: int) -> Counts:
     return values, None if nulls == NONE else nulls
 
 
-def blank(counts: Counts) -> tuple[str, bool] | None:
+def empty_filter_problem(counts: Counts) -> tuple[str, bool] | None:
     """Why a filter without any bit is no evidence about a chunk, and whether that is a contradiction.
 
     None where nothing but NULL is stored: such a filter is right. Without a null_count nobody can tell. parquet-java

@@ -35,11 +35,11 @@ from parquet_bloom.format.literals import (
     as_literal,
     is_beyond,
     is_nan,
+    literal_text,
     moment_for,
     nearest,
     quotient,
     scaled,
-    shown,
     spelled,
     time_of_day_for,
 )
@@ -47,8 +47,8 @@ from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64,
 from parquet_bloom.format.statistics import MOST_BYTES, domain_of, limits
 
 
-def not_asked(leaf: Leaf) -> str:
-    """Why no filter of a column is asked for values, whoever wrote it; empty if one can be."""
+def never_queried(leaf: Leaf) -> str:
+    """Why no filter of a column is queried for values, by any writer; "" if one can be."""
     if leaf.refusal is not None:
         return f"filters on {leaf.type_name} are not used: {leaf.refusal}"
     if leaf.logical == "DECIMAL" and leaf.physical == BYTE_ARRAY:
@@ -60,7 +60,7 @@ def not_asked(leaf: Leaf) -> str:
 
 def plain(number: int, leaf: Leaf) -> bytes | None:
     """The PLAIN bytes of a value within the limits of an integer column; None where it has no one spelling."""
-    if not_asked(leaf):
+    if never_queried(leaf):
         return None
     try:
         if leaf.physical == FLBA:
@@ -224,7 +224,7 @@ def key_for(key: Leaf, values: Sequence[object]) -> Leaf:
 
 
 def is_misfit(value: Literal, leaf: Leaf) -> bool:
-    """Whether a literal can never be compared with a column's type: a mistake of whoever wrote it.
+    """Whether a literal can never be compared with a column's type: a mistake in the predicate.
 
     Not a misfit is what no value can equal (1.5 for INT64), nor what engines read in ways of their own.
     """
@@ -254,9 +254,9 @@ def is_uuid(text: str) -> bool:
 
 
 def mismatch(value: Literal, leaf: Leaf) -> str:
-    """What to say of a literal that is none for a column, and what to write instead."""
+    """The message on a literal that does not fit a column, with one that does."""
     hint = what_to_write(value, leaf)
-    return f"{shown(value)} is not a literal for {leaf.type_name}" + (f"; {hint}" if hint else "")
+    return f"{literal_text(value)} is not a literal for {leaf.type_name}" + (f"; {hint}" if hint else "")
 
 
 def what_to_write(value: Literal, leaf: Leaf) -> str:
@@ -271,7 +271,7 @@ def what_to_write(value: Literal, leaf: Leaf) -> str:
         return "write a number, without quotes"
     if leaf.physical not in (BYTE_ARRAY, FLBA):
         return ""
-    text = value.isoformat() if isinstance(value, dt.date) else shown(value)
+    text = value.isoformat() if isinstance(value, dt.date) else literal_text(value)
     known = isinstance(value, int | float | Decimal | dt.date | uuid.UUID) and not isinstance(value, bool)
     return "write a text in single quotes" + (f": '{text}'" if known and len(text) <= 40 else "")
 
@@ -300,7 +300,7 @@ def is_day_of_an_instant(value: Literal, leaf: Leaf) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a literal means for one column.
+    """A literal in the order of one column.
 
     low, high  the literal lies between these two values of the column's order (see bounds.domain_of);
                equal if it is a value; where `known` is False, nothing is said
@@ -321,7 +321,7 @@ class Operand:
 
 
 class NoPlaceError(Exception):
-    """Nobody can tell where a literal lies in a column's order; the reason in words."""
+    """The position of a literal in a column's order is unknown; the reason in words."""
 
 
 def operand(value: Literal, leaf: Leaf) -> Operand:
@@ -336,7 +336,7 @@ def operand(value: Literal, leaf: Leaf) -> Operand:
     reason = _never(value, low, high, leaf)
     if reason:
         return Operand(True, low, high, never=True, probes=(), reason=reason)
-    reason = not_asked(leaf)
+    reason = never_queried(leaf)
     if reason:
         return Operand(True, low, high, reason=reason)
     if leaf.float_bits:
@@ -352,10 +352,10 @@ def _never(value: Literal, low: Any, high: Any, leaf: Leaf) -> str:
             return f"{len(low)} bytes never equal a value of {leaf.type_length} bytes"
     elif isinstance(low, int):
         if low != high:
-            return f"{shown(value)} lies between two values of {leaf.type_name}"
+            return f"{literal_text(value)} lies between two values of {leaf.type_name}"
         range_of = limits(leaf)
         if range_of is not None and not range_of[0] <= low <= range_of[1]:
-            return f"{shown(value)} is outside the range of {leaf.type_name}"
+            return f"{literal_text(value)} is outside the range of {leaf.type_name}"
     return ""
 
 
@@ -408,7 +408,7 @@ def _float_place(value: Literal, leaf: Leaf) -> tuple[float, float]:
         raise NoPlaceError("engines do not agree on what equals NaN")
     closest = nearest(value, leaf.float_bits)
     if is_beyond(value, closest):
-        raise NoPlaceError(f"{shown(value)} is outside the range of {leaf.type_name}")
+        raise NoPlaceError(f"{literal_text(value)} is outside the range of {leaf.type_name}")
     return around(value, closest)
 
 
@@ -421,14 +421,14 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes]:
             try:
                 value = uuid.UUID(value)
             except ValueError:
-                raise NoPlaceError(f"{shown(value)} is no uuid") from None
+                raise NoPlaceError(f"{literal_text(value)} is no uuid") from None
         value = value.bytes if isinstance(value, uuid.UUID) else value
         if isinstance(value, bytes | bytearray) and len(value) != 16:  # an error in some engines, cast in others
             raise NoPlaceError(mismatch(value, leaf))
     if isinstance(value, str):
         if leaf.physical == FLBA and leaf.type_length == 16 and is_uuid(value):
             reason = "may be meant as a uuid, and 16 bytes without a logical type may hold uuids"
-            raise NoPlaceError(f"{shown(value)} {reason}")
+            raise NoPlaceError(f"{literal_text(value)} {reason}")
         try:
             value = value.encode()
         except UnicodeEncodeError:
@@ -468,6 +468,6 @@ def _units(nanoseconds: int, unit: int, value: Literal, leaf: Leaf) -> tuple[int
         raise NoPlaceError(f"the unit of {leaf.type_name} is unknown")
     if isinstance(value, str) and nanoseconds % unit:  # DuckDB, DataFusion and Polars cast texts to the column's type
         kind = "TIME" if leaf.logical == "TIME" else "TIMESTAMP"
-        reason = f"{shown(value)} is finer than the column, so some engines round it first"
+        reason = f"{literal_text(value)} is finer than the column, so some engines round it first"
         raise NoPlaceError(f"{reason}; write {kind} {spelled(value.strip())}")
     return quotient(nanoseconds, unit)

@@ -24,7 +24,7 @@ from typing import IO, Self
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Draft
-from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, own_name
+from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, temporary_name
 from parquet_bloom.output.recovery import remove_journal
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import Location, storage_error
@@ -91,7 +91,7 @@ class AtomicFile(Draft):
         return cls(path, path if os.path.exists(path) else None, overwrite, sync, by_name=by_name)
 
     def _open(self, by_name: bool) -> None:
-        """Open the target's folder, remove what killed runs left there, and make the new file beside the target."""
+        """Open the target's folder, remove files of killed runs there, and make the new file beside the target."""
         try:
             self._folder = Folder.made_at(os.path.dirname(self.target))
         except OSError as error:
@@ -99,7 +99,7 @@ class AtomicFile(Draft):
         try:
             clear_beside(self._named, self.target)
             while True:
-                self._name = own_name(self._base)
+                self._name = temporary_name(self._base)
                 if by_name:
                     self._folder.make(self._name)
                     self._inside = self._folder.within(self._name)
@@ -150,7 +150,7 @@ class AtomicFile(Draft):
 
     @contextlib.contextmanager
     def _journal(self) -> Iterator[int | None]:
-        """What an append to a file left that had this name, open: so no other gets its inode number."""
+        """The journal of an append to a file of this name, open: so no other file gets its inode number."""
         fd = None
         with contextlib.suppress(OSError):
             there = self.target if os.path.exists(self.target) else self._folder.path
@@ -274,7 +274,7 @@ class AtomicFile(Draft):
     def adopt(self) -> None:
         """Take what another library wrote at `path`: from here on it is a file like all others. Raises StorageError."""
         assert self._inside is not None
-        own = own_name(self._base)
+        own = temporary_name(self._base)
         try:
             self.fd = self._inside.open(self._base, os.O_RDWR)
             lock(self.fd)
@@ -307,7 +307,7 @@ def check_regular(path: str, found: os.stat_result | None = None) -> None:
 
 
 def followed(target: str) -> str:
-    """Where a target really is: links are followed, but not another user's in a folder that all may write to.
+    """The real place of a target: links are followed, but not another user's in a folder that all may write to.
 
     As Linux does with fs.protected_symlinks. Raises StorageError.
     """
@@ -353,9 +353,9 @@ def new_target(where: PathLike, overwrite: bool) -> str:
 
 
 def _table_of(path: str) -> Table | None:
-    """The table that a file lies in; None where there is none, or a folder above it does not tell."""
+    """The table that a file lies in; None where there is none, or a folder above cannot be read."""
     with contextlib.suppress(StorageError):
-        return Tables().above(Location(os.path.realpath(path)))
+        return Tables().enclosing_table(Location(os.path.realpath(path)))
     return None
 
 

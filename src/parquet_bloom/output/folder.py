@@ -1,4 +1,4 @@
-"""A folder that new files go to, held open, and the temporary files in it: their names, locks, and what runs leave.
+"""An open folder for new files, and the temporary files in it: their names, locks, and those of killed runs.
 
     .NAME.HOST-PID-RANDOM.parquet-bloom    beside NAME; locked (flock) while its process lives
 
@@ -172,7 +172,7 @@ class Folder:
         return True
 
     def sync(self) -> None:
-        """Wait until renames in it are on the disk, where there is a way to."""
+        """Wait until renames in it are on the disk, where the system can."""
         if not self.syncs:
             return
         if self.fd is not None:
@@ -216,7 +216,7 @@ def _remove_empty(folders: Iterable[str]) -> None:
             os.rmdir(folder)
 
 
-def own_name(name: str) -> str:
+def temporary_name(name: str) -> str:
     """A new name for what will become `name`."""
     short = os.fsdecode(os.fsencode(name)[:_NAME_BYTES])
     return f".{short}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
@@ -342,7 +342,7 @@ class Checksums:
         """Raises OSError."""
         for at, name in self._paths:
             folder = Folder(at)
-            own = own_name(name)
+            own = temporary_name(name)
             try:
                 folder.replace(name, own)
             except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One writer of a file at a time, and what a killed one left beside it is undone.
+"""Locks a file for one writer at a time, and undoes the work of a killed one.
 
 The lock (flock) is on the file itself, not on its name, and ends with its process. Who comes later waits, and then
 works on the newest version. Programs that do not take it are noticed at the end all the same, see output.atomic_file.
@@ -37,7 +37,7 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.002, 0.05
 
 
 @contextlib.contextmanager
-def opened(file: Location, to_replace: bool) -> Iterator[OpenFile]:
+def open_for_change(file: Location, to_replace: bool) -> Iterator[OpenFile]:
     """Open a file that is to get a new version.
 
     to_replace  the new version takes its place: wait until no other run works on one
@@ -82,7 +82,7 @@ def _is_newest(source: OpenFile) -> bool:
 
 
 def recover(source: OpenFile) -> bool:
-    """End what a killed append to a file left; whether there was anything. The file has to be locked.
+    """Undo a killed append to a file; True if there was one. The file has to be locked.
 
     That lock is what tells that the append does not go on.
 
@@ -118,7 +118,7 @@ def recover(source: OpenFile) -> bool:
 
 
 class UnlikeError(Exception):
-    """What was seen that no append of ours leaves."""
+    """A state that no append of ours makes."""
 
 
 def _recover(source: OpenFile, path: str, opened: int) -> None:
@@ -175,7 +175,7 @@ def judge(fd: int, journal: Journal, opened: int) -> bool:
 
 
 def _other_byte(here: bytes, there: bytes) -> int | None:
-    """Where the first byte is that is neither the one that was to come nor zero."""
+    """The offset of the first byte that is neither the expected one nor zero."""
     for at in range(0, len(here), _ZEROS_STEP):
         a, b = here[at : at + _ZEROS_STEP], there[at : at + _ZEROS_STEP]
         if a != b and (len(b) < len(a) or any(a)):

@@ -67,7 +67,7 @@ class StoredFile(NewVersion):
         self._spooled = 0
 
     def discard(self) -> None:
-        """Give the new version up; nothing has been asked of the store yet."""
+        """Discard the new version; no request was sent yet."""
         self._spool.close()
 
     def flush(self) -> None:
@@ -118,7 +118,7 @@ class StoredFile(NewVersion):
             raise self._error_of(error) from error
 
     def _error_of(self, error: Exception, more: str = "") -> StorageError:
-        """What the store said, in one line; `more` comes after it."""
+        """The store's error in one line; `more` comes after it."""
         from botocore.exceptions import ClientError
 
         if isinstance(error, ClientError):
@@ -170,7 +170,7 @@ class StoredFile(NewVersion):
             if may_have_begun(error):
                 raise self._error_of(error, abort_lost(client, where, None)) from error
             raise
-        found = told_of(answer, "UploadId", self._target)
+        found = field_of_answer(answer, "UploadId", self._target)
         if answer["ResponseMetadata"].get("RetryAttempts"):
             abort_lost(client, where, found)
         return found
@@ -178,7 +178,7 @@ class StoredFile(NewVersion):
     def _send(self, client: Any, upload: dict[str, str], number: int, data: bytes) -> str:
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         answer = client.upload_part(**upload, PartNumber=number, Body=data, ContentMD5=md5)
-        return told_of(answer, "ETag", self._target)
+        return field_of_answer(answer, "ETag", self._target)
 
     def _copy(self, client: Any, upload: dict[str, str], number: int, part: Part) -> str:
         assert part.origin is not None
@@ -190,7 +190,7 @@ class StoredFile(NewVersion):
             CopySourceIfMatch=self._source.etag,
             CopySourceRange=f"bytes={part.origin}-{part.origin + part.stop - part.at - 1}",
         )
-        return told_of(answer.get("CopyPartResult") or {}, "ETag", self._target)
+        return field_of_answer(answer.get("CopyPartResult") or {}, "ETag", self._target)
 
     def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
         from botocore.exceptions import ClientError, ParamValidationError
@@ -210,14 +210,14 @@ class StoredFile(NewVersion):
                     raise
                 # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
                 answer = client.complete_multipart_upload(**finished)
-            told_of(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
+            field_of_answer(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
         except Exception as error:
             # The answer may have got lost, and what was asked for again is refused then: it is done already.
             if not self._is_there(client, upload, done, error):
                 raise
 
     def _is_there(self, client: Any, upload: dict[str, str], done: list[dict[str, object]], error: Exception) -> bool:
-        """Whether the target is what was to be put together, by its ETag. Raises StorageError where nobody can tell."""
+        """Whether the target is the assembled object, by its ETag. Raises StorageError where that is unknown."""
         from botocore.exceptions import ClientError
 
         wanted = etag_of([str(part["ETag"]) for part in done])
@@ -233,7 +233,7 @@ class StoredFile(NewVersion):
         raise self._error_of(error, more) from error
 
     def _kept(self, client: Any) -> dict[str, Any]:
-        """What the old object has beside its bytes, for the new one. Raises StorageError."""
+        """The old object's metadata and tags, for the new one. Raises StorageError."""
         from botocore.exceptions import ClientError
 
         bucket, _, key = self._source.location.path.partition("/")
@@ -316,7 +316,7 @@ def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
 
 
 def can_speak_for(filesystem: Any) -> bool:
-    """Whether boto3 can be given this file system's credentials; a role that pyarrow assumes cannot."""
+    """Whether boto3 can use this file system's credentials; those of a role that pyarrow assumes cannot be read."""
     return not s3_options(filesystem).get("role_arn")
 
 
@@ -364,7 +364,7 @@ def client_of(filesystem: Any) -> Any:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def told_of(answer: Mapping[str, Any], name: str, target: Location) -> str:
+def field_of_answer(answer: Mapping[str, Any], name: str, target: Location) -> str:
     """A part of a store's answer. Raises StorageError where there is none."""
     if not answer.get(name):
         raise StorageError(target, f"the store answered without {name}; nothing was changed")
@@ -380,7 +380,7 @@ def etag_of(parts: Sequence[str]) -> str | None:
 
 
 def abort(client: Any, upload: dict[str, str]) -> str:
-    """Give an upload up; returns what is to be told where that failed."""
+    """Abort an upload; returns the text of a failure."""
     from botocore.exceptions import ClientError
 
     for _ in range(2):

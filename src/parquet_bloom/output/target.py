@@ -1,4 +1,4 @@
-"""Where a new file goes: a folder of this machine, or a store, which takes it as a whole or in parts.
+"""The target of a new file: a folder of this machine, or a store, which takes it as a whole or in parts.
 
 local target                   output.atomic_file: beside it, renamed
 local, append                  output.append: behind the file itself, with a journal
@@ -33,7 +33,7 @@ from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.remote import Location, fsspec_of, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.workers import undisturbed
+from parquet_bloom.storage.workers import run_ignoring_signals
 
 WITHOUT_BOTO3 = f"boto3 is not installed ({to_install('s3')}), with which S3 copies unchanged bytes inside the store"
 WITH_A_ROLE = (
@@ -68,7 +68,7 @@ class Writing:
 
 
 class Target:
-    """Where the new version of one file goes, and how it is written: put together once, asked by who writes it.
+    """The target of one file's new version, and how it is written.
 
     at   the place; how  what was asked for
     """
@@ -83,7 +83,7 @@ class Target:
         `force` overrides all but folders and devices, and what an append refuses.
         """
         force = self.how.force
-        tables.refuse(source, self.at, force)
+        tables.check_target(source, self.at, force)
         if not self.is_local:
             return
         check_regular(self.at.path)
@@ -242,7 +242,7 @@ class UploadedFile(Draft):
         check()
         put = self._put if self._to.filesystem.type_name in _ALL_AT_ONCE else self._put_aside
         try:
-            undisturbed(lambda: put(check), self._give_up)
+            run_ignoring_signals(lambda: put(check), self._give_up)
         except StorageError:
             raise
         except Exception as error:

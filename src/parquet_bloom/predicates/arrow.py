@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.format.literals import DAY_NS, Instant, Literal, shown
+from parquet_bloom.format.literals import DAY_NS, Instant, Literal, literal_text
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
@@ -87,14 +87,16 @@ _NOT = "not a single tuple and not an empty list"
 def _condition(condition: Any) -> tuple[str, str, Any]:
     """Check (column, op, value), and take the value as pyarrow means it."""
     if not isinstance(condition, list | tuple) or len(condition) != 3 or not isinstance(condition[0], str):
-        raise RequestError(f"filters: {shown(condition)} is not (column, op, value), or a list is missing around it")
+        raise RequestError(
+            f"filters: {literal_text(condition)} is not (column, op, value), or a list is missing around it"
+        )
     name, op, value = condition
     if not isinstance(op, str) or op not in _OPERATORS:
         raise RequestError(f"filters: column {name}: {op!r} is none of {', '.join(_OPERATORS)}")
     try:
         if op in ("in", "not in"):
             if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
-                raise RequestError(f"filters: column {name}: {op} needs a list of values, not {shown(value)}")
+                raise RequestError(f"filters: column {name}: {op} needs a list of values, not {literal_text(value)}")
             return (
                 name,
                 op,
@@ -105,7 +107,7 @@ def _condition(condition: Any) -> tuple[str, str, Any]:
     except ARROW_ERRORS as error:
         if isinstance(error, RequestError):
             raise
-        raise RequestError(f"filters: column {name}: {shown(value)} is no literal: {one_line(error)}") from error
+        raise RequestError(f"filters: column {name}: {literal_text(value)} is no literal: {one_line(error)}") from error
 
 
 def _value(value: Any) -> Any:
@@ -130,7 +132,7 @@ def _array(values: list[Any]) -> pa.Array:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one short line."""
+    """An error in one short line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
@@ -274,7 +276,7 @@ class _Translation:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """What the pairs from start to end mean: a column, a typed scalar, a predicate, or not understood."""
+    """Parse the pairs from start to end: a column, a typed scalar, a predicate, or not understood."""
 
     meaning: _Column | pa.Scalar | _Translation | _NotUnderstood
     start: int
@@ -502,7 +504,7 @@ def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Translation | No
 
 
 def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predicate:
-    """What `is_in` says: never NULL, a null is in the set if the set holds one and nulls match.
+    """The meaning of `is_in`: never NULL, a null is in the set if the set holds one and nulls match.
 
     Values are cast to the column's type before they are looked up by their bits. So a zero finds
     only zeros of its own sign, NaN finds NaN, and a timestamp finds the date it falls on.

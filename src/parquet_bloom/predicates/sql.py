@@ -62,7 +62,7 @@ def number(text: str) -> int | float | Decimal:
     return value
 
 
-def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
+def typed_literal(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
     """The text `inner` as a literal of a type, DATE '...' or CAST('...' AS DATE).
 
     kind   the type as sqlglot calls it: TIMESTAMPNTZ, VARBINARY, INT for INTEGER
@@ -206,7 +206,7 @@ class ShortenedText:
     _cut: list[int] = field(default_factory=list)
 
     def position(self, at: int) -> int:
-        """Where a character of what is left stands in the whole text."""
+        """The position in the whole text of a character of the rest."""
         before = bisect_right(self._gaps, at)
         return at + (self._cut[before - 1] if before else 0)
 
@@ -284,7 +284,7 @@ class _Sql(Dialect):
     """SQL's expressions with names in "a" or `a`, bytes as x'00ff', integers also as 0xff."""
 
     def to_json_path(self, path: Any) -> Any:
-        """As it is; sqlglot would look into it, and log what it does not like."""
+        """The path as it is; sqlglot would parse it, and log its complaints."""
         return path
 
     class Tokenizer(SqlTokenizer):
@@ -309,7 +309,7 @@ class _Sql(Dialect):
         }
 
         def _parse_equality(self, *args: Any, **options: Any) -> Any:
-            """What AND, OR and NOT join, with its span in the text: meta["span"]."""
+            """Parse an operand of AND, OR and NOT, with its span in the text: meta["span"]."""
             first = self._curr
             node = super()._parse_equality(*args, **options)
             if node is not None and first and self._prev:
@@ -414,7 +414,7 @@ def _written(text: str, token: Token) -> str:
 # --- nodes ------------------------------------------------------------------------------------
 
 
-def only(node: exp.Expression, *known: str) -> None:
+def check_args(node: exp.Expression, *known: str) -> None:
     """Raise NotUnderstoodError where a node has an argument that the caller does not read."""
     for name, value in node.args.items():
         if name not in known and value:
@@ -426,7 +426,7 @@ def only(node: exp.Expression, *known: str) -> None:
 def inside(node: exp.Expression) -> exp.Expression:
     """The expression inside of parentheses."""
     while type(node) is exp.Paren:
-        only(node, "this")
+        check_args(node, "this")
         node = node.this
     return node
 
@@ -435,12 +435,12 @@ def path_of(node: exp.Expression) -> tuple[str, ...]:
     """The names of a dotted path; sqlglot takes up to four as table and column, more as field access."""
     ends: list[str] = []
     while type(node) is exp.Dot:
-        only(node, "this", "expression")
+        check_args(node, "this", "expression")
         ends.append(_name(node.expression))
         node = node.this
     if type(node) is not exp.Column:
         raise NotUnderstoodError(computed(node))
-    only(node, "this", "table", "db", "catalog")
+    check_args(node, "this", "table", "db", "catalog")
     return (*(_name(part) for part in node.parts), *reversed(ends))
 
 

@@ -24,17 +24,17 @@ from parquet_bloom.format.literals import Literal
 from parquet_bloom.predicates.sql import (
     NotUnderstoodError,
     bare_names,
+    check_args,
     computed,
     contains,
     converted,
     inside,
     number,
-    only,
     parsed,
     path_of,
     shortened,
     split,
-    typed,
+    typed_literal,
 )
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
@@ -42,7 +42,7 @@ _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def parse(text: str) -> Predicate:
-    """Read a predicate. Raises TextError with a mark under the spot where it stops being one."""
+    """Read a predicate. Raises TextError with a mark under the position where it stops being one."""
     short = shortened(text)
     tokens = split(text, short)
     root = parsed(text, tokens)
@@ -95,7 +95,7 @@ class _Reader:
         if type(node) in (exp.And, exp.Or):
             return self._joined(node)
         if type(node) is exp.Not:
-            only(node, "this")
+            check_args(node, "this")
             return Not(self._tree(node.this))
         read = _KINDS.get(type(node))
         if read is not None:
@@ -119,7 +119,7 @@ class _Reader:
         while waiting:
             inner = inside(outer := waiting.pop())
             if type(inner) is kind:
-                only(inner, "this", "expression")
+                check_args(inner, "this", "expression")
                 waiting += [inner.expression, inner.this]
                 continue
             part = self._tree(outer)
@@ -129,10 +129,10 @@ class _Reader:
     # --- leaves -------------------------------------------------------------------------------
 
     def _compare(self, op: str, node: exp.Expression) -> Predicate:
-        only(node, "this", "expression")
+        check_args(node, "this", "expression")
         left, right = node.this, node.expression
         if op == "=" and type(right) is exp.Any:
-            only(right, "this")
+            check_args(right, "this")
             return Contains(*self._column_and_value(right.this, left))
         first, second = self._operand(left), self._operand(right)
         if isinstance(first, _Column) and isinstance(second, _Value):
@@ -157,7 +157,7 @@ class _Reader:
         return _never_null(compare) if compare.value is not None else IsNull(compare.path)
 
     def _is(self, node: exp.Expression) -> Predicate:
-        only(node, "this", "expression")
+        check_args(node, "this", "expression")
         path = self._path_of(node.this)
         if type(node.expression) is exp.Null:
             return IsNull(path)
@@ -166,7 +166,7 @@ class _Reader:
         raise NotUnderstoodError("IS with something else than NULL, TRUE or FALSE")
 
     def _between(self, node: exp.Expression) -> Predicate:
-        only(node, "this", "low", "high")
+        check_args(node, "this", "low", "high")
         path = self._path_of(node.this)
         low, high = self._operand(node.args["low"]), self._operand(node.args["high"])
         if isinstance(low, _Column) or isinstance(high, _Column):
@@ -175,7 +175,7 @@ class _Reader:
         return And((Compare(path, ">=", low.value), Compare(path, "<=", high.value)))
 
     def _in(self, node: exp.Expression) -> Predicate:
-        only(node, "this", "expressions")
+        check_args(node, "this", "expressions")
         path = self._path_of(node.this)
         opening = self._after(node, TokenType.IN)
         if opening.token_type == TokenType.L_BRACKET:
@@ -194,7 +194,7 @@ class _Reader:
 
     def _like(self, node: exp.Expression) -> Predicate:
         negated = bool(node.args.get("negate"))
-        only(node, "this", "expression", "negate")
+        check_args(node, "this", "expression", "negate")
         path, pattern = self._column_and_value(node.this, node.expression)
         if not isinstance(pattern, str) or set(pattern) & set("%_\\"):
             raise NotUnderstoodError("a pattern" if negated else _pattern(path, pattern))
@@ -202,17 +202,17 @@ class _Reader:
         return Not(compare) if negated else compare
 
     def _starts_with(self, node: exp.Expression) -> Predicate:
-        only(node, "this", "expression")
+        check_args(node, "this", "expression")
         path, start = self._column_and_value(node.this, node.expression)
         raise NotUnderstoodError(_pattern(path, start, ""))
 
     def _array_contains(self, node: exp.Expression) -> Predicate:
-        only(node, "this", "expression")
+        check_args(node, "this", "expression")
         return Contains(*self._column_and_value(node.this, node.expression))
 
     def _named(self, node: exp.Expression) -> Predicate:
         """A function that sqlglot knows by its name only."""
-        only(node, "this", "expressions")
+        check_args(node, "this", "expressions")
         if not contains(node):
             raise NotUnderstoodError(computed(node))
         if len(node.expressions) != 2:
@@ -279,7 +279,7 @@ class _Reader:
             raise TextError(self.text, start + 2, "expected hex digits, two for each byte") from None
 
     def _cast(self, node: exp.Expression) -> Literal:
-        only(node, "this", "to")
+        check_args(node, "this", "to")
         kind = str(getattr(node.args["to"].this, "name", ""))
         inner = inside(node.this)
         if type(inner) is not exp.Literal or not inner.is_string:
@@ -289,7 +289,7 @@ class _Reader:
         except (AttributeError, ValueError):
             raise NotUnderstoodError(f"a literal of type {kind}") from None
         try:
-            return typed(kind, scale, str(inner.this))
+            return typed_literal(kind, scale, str(inner.this))
         except (ValueError, ArithmeticError, KeyError) as error:
             help = f": {error}" if "session" in str(error) else ""
             start = int(inner.meta.get("start", 0))
@@ -300,7 +300,7 @@ class _Reader:
     # --- places -------------------------------------------------------------------------------
 
     def _place(self, node: exp.Expression) -> tuple[int, int]:
-        """Where the part that a node belongs to stands in the text."""
+        """The position in the text of the part that a node belongs to."""
         found: Any = node
         while found is not None and "span" not in found.meta:
             found = found.parent

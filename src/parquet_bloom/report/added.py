@@ -1,4 +1,4 @@
-"""What `add` and `remove` did, or would do, for people: totals, columns, files; every row only if asked for."""
+"""Reports of `add` and `remove` for people: totals, columns, files; every row on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNNOTICED = (
 
 
 def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
-    """Tell of AddedFiles: of one in a line, of several totals first."""
+    """Print AddedFiles: one in a line, several with totals first."""
     if len(files) == 1:
         _print_one(files[0], say)
     elif files:
@@ -41,7 +41,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
 
 
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
-    """Tell of RemovedFiles: of one in a line, of several totals first."""
+    """Print RemovedFiles: one in a line, several with totals first."""
     for file in files if len(files) == 1 else ():
         headline(_arrow(file), _removed([file]), say, _style(file.removed))
         say_travel(file, say)
@@ -59,7 +59,7 @@ def _style(filters: int) -> str:
 
 
 def _removed(files: Sequence[Any]) -> str:
-    """What was removed of files, or would be."""
+    """The removed filters of files, or those a dry run would remove."""
     removed, dry = sum(f.removed for f in files), files[0].dry_run
     if not removed:
         return "nothing to remove"
@@ -70,7 +70,7 @@ def _removed(files: Sequence[Any]) -> str:
 
 
 def print_commits(report: Any, say: Say) -> None:
-    """Tell of a table's commits, or of a dry run how its files would get new versions; of files nothing."""
+    """Print a table's commits, or the commit modes of a dry run; nothing for files."""
     for commit in report.commits:
         same = f", {commit.same_path:,} on the same path" if commit.same_path else ""
         made = f"version {commit.version} of {commit.table}"
@@ -88,10 +88,10 @@ def print_commits(report: Any, say: Say) -> None:
             ways.setdefault((file.way, file.why, file.written), []).append(file)
     for (way, why, written), files in ways.items():
         reason = f", as {why}" if why else ""
-        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_written(way, files) if written else _UNWRITTEN}")
+        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_write_summary(way, files) if written else _UNWRITTEN}")
 
 
-def _written(way: str, files: Sequence[Any]) -> str:
+def _write_summary(way: str, files: Sequence[Any]) -> str:
     if way == "same-path":
         return "filters and a footer are written behind each"
     old = sum(f.bytes_before for f in files)
@@ -107,11 +107,11 @@ def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], every
 
 
 def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
-    """Which columns got no filter and why, each reason once; names_shown None: each with its own numbers."""
-    reasons: dict[str, _LeftOut] = {}
+    """Lines on columns without a filter, each reason once; names_shown None: each with its own numbers."""
+    reasons: dict[str, _SkippedForReason] = {}
     for file in files:
         for one in file.skipped:
-            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _LeftOut())
+            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _SkippedForReason())
             left.reasons.setdefault(one.reason)
             left.columns.setdefault(one.column)
             left.files.setdefault(file.source)
@@ -129,8 +129,8 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
 
 
 @dataclass
-class _LeftOut:
-    """What was left out for one reason; dicts are sets in order."""
+class _SkippedForReason:
+    """Columns that were skipped for one reason; dicts are sets in order."""
 
     reasons: dict[str, None] = field(default_factory=dict)
     columns: dict[str, None] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class _LeftOut:
         return first + " (the first; the others differ in numbers)" if others else first
 
     def columns_shown(self, names_shown: int | None, files: int) -> str:
-        names = listed(list(self.columns), names_shown)
+        names = enumerated(list(self.columns), names_shown)
         where = []
         if self.row_groups == 1:
             where.append(f"row group {self.row_group}")
@@ -156,7 +156,7 @@ class _LeftOut:
         return f"{names} ({', '.join(where)})" if where else names
 
 
-def listed(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
+def enumerated(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
     """a, b, c and 12 more"""
     if most is None or len(names) <= most:
         return ", ".join(names)
@@ -169,7 +169,7 @@ def _number(file: Any) -> int:
 
 
 def _print_one(file: Any, say: Say) -> None:
-    names = listed(file.columns)
+    names = enumerated(file.columns)
     if not _number(file):
         what = "nothing to add"
         if file.dry_run and file.source != file.output:
@@ -227,7 +227,7 @@ def disk_for(files: Sequence[Any]) -> int:
 
 
 def print_columns(files: Sequence[Any]) -> None:
-    """What each column got, over several files."""
+    """Print the filters of each column, over several files."""
     dry = files[0].dry_run
     sums: dict[str, list[Any]] = {}
     for file in files:

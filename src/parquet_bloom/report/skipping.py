@@ -1,4 +1,4 @@
-"""What a search skipped and why, for people and for programs."""
+"""Reports of skipped row groups, with the reasons, for people and for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from parquet_bloom.report.text import (
 from parquet_bloom.search.check import totals
 
 if TYPE_CHECKING:
-    from parquet_bloom.source.names import Typed
+    from parquet_bloom.source.names import ShellCommand
 
 _FILES_SHOWN = 20
 _FILES_SHARE = 5  # a reason, so that they are summed and not listed
@@ -48,7 +48,7 @@ def line(verdicts: Sequence[Any], excluded: Sequence[Any] = ()) -> str:
 def print_checked(
     verdicts: Any, explain: bool, everything: bool, say: Say, after: Callable[[], None] = lambda: None
 ) -> None:
-    """Tell what was skipped, then which row groups of which files are left, or with `explain` about every one.
+    """Print what was skipped, then the remaining row groups of each file, or with `explain` every one.
 
     verdicts  of search.check, with the files that were not opened
     after     is called behind the first line
@@ -92,7 +92,7 @@ def print_explained(
     many = len({v.path for v in verdicts}) + len(excluded) > 1
     kept = alike(left)
     shared = [group for group in kept if many and len({v.path for v in group}) > _FILES_SHARE]
-    lines = _print_kept([group for group in kept if group not in shared], out) if many else 0
+    lines = _print_read_reasons([group for group in kept if group not in shared], out) if many else 0
     room = None if many else max(_WHICH, width_of(out) - LEAST_WIDTH + _WHICH)
     rows = summed([v for group in shared for v in group] if many else left, "read", room)
     rows += summed([v for v in verdicts if v.skipped], "skip", room)
@@ -134,7 +134,7 @@ def summed(ones: Iterable[Any], verdict: str, room: int | None = None) -> list[t
     return rows
 
 
-def _print_kept(groups: Sequence[Sequence[Any]], out: IO[str]) -> int:
+def _print_read_reasons(groups: Sequence[Sequence[Any]], out: IO[str]) -> int:
     """A line a file and a reason why row groups of it are read; returns how many lines that would be of all."""
     by_file: dict[tuple[str, int], list[Any]] = {}
     for number, group in enumerate(groups):
@@ -189,7 +189,7 @@ def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], file: IO[str]
 
 
 def unfiltered_lines(columns: Sequence[Any]) -> list[str]:
-    """Which columns of a predicate, its ColumnFilters, lack filters where these could help."""
+    """Lines on the columns of a predicate, its ColumnFilters, that lack filters where these could help."""
     lines = []
     for c in _lacking(columns):
         without = f"{c.row_groups - c.with_filter:,} of the " if c.with_filter else "the "
@@ -203,8 +203,8 @@ def unfiltered_lines(columns: Sequence[Any]) -> list[str]:
 
 def adding(
     columns: Sequence[Any], sources: Sequence[str], catalog_properties: Mapping[str, str] | None = None
-) -> Typed | None:
-    """What to type for these filters; None where none is missing, or nobody knows what to type.
+) -> ShellCommand | None:
+    """The command that adds these filters; None where none is missing, or none can name the source.
 
     sources  the files as they were named, or a table, whose latest version alone is changed, by a commit
     catalog_properties  of the table's catalog

@@ -1,4 +1,4 @@
-"""Which row groups can hold a row for which a predicate is TRUE: footers and filters, no data.
+"""Finds the row groups that can hold a row for which a predicate is TRUE: by footers and filters, without data.
 
 True of every verdict: a row group is skipped only if no row in it can match. Where a filter is of
 a kind we do not know, or its bytes contradict each other, the row group is kept; the second is
@@ -32,11 +32,11 @@ from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search, as_predicate
 from parquet_bloom.source.names import typed_sources
-from parquet_bloom.source.results import Printed, plain, table_of
+from parquet_bloom.source.results import Result, plain, table_of
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.display import line, line_of, quantity
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
-from parquet_bloom.storage.shown import counted, line, line_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 # --- verdicts as values ---------------------------------------------------------------------------
@@ -47,7 +47,7 @@ logger = logging.getLogger("parquet_bloom")
 
 
 class RowGroupVerdict(NamedTuple):
-    """What is known of one row group without reading its data.
+    """The verdict on one row group, without reading its data.
 
     outcome     what the predicate may give over its rows
     skipped     no row can match
@@ -74,7 +74,7 @@ class RowGroupVerdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExcludedFile(Printed):
+class ExcludedFile(Result):
     """A file that was not opened, as what is known of it before excludes every row.
 
     decided_by  "partition", "bounds" (both: the log of its table), "literal", or "partition" by its folder's name
@@ -90,7 +90,7 @@ class ExcludedFile(Printed):
 
 
 def excluded_file(searched: FileResult) -> ExcludedFile | None:
-    """What is told of a file that was not opened; None of one that was."""
+    """The entry for a file skipped unopened, or None."""
     why, file = searched.excluded, searched.file
     if why is None:
         return None
@@ -206,7 +206,7 @@ def _literal_reason(bound: Bound) -> str:
 
 
 def log_search(predicate: Predicate, files: Sequence[FileResult]) -> None:
-    """Log what was skipped, and which parts of the predicate told nothing."""
+    """Log the skipped row groups, and the parts of the predicate that could not skip any."""
     groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
     kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
     size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)
@@ -232,8 +232,8 @@ _MUTE = 5  # columns that are named
 
 
 @dataclass(slots=True, repr=False)
-class ColumnFilters(Printed):
-    """A column that the predicate compares with values, and its filters in the row groups that are left.
+class ColumnFilters(Result):
+    """A column that the predicate compares with values, and its filters in the remaining row groups.
 
     row_groups   that are left and that a filter could exclude
     with_filter  of these, how many have one
@@ -248,7 +248,7 @@ class ColumnFilters(Printed):
     files_without: int = 0
 
 
-class Verdicts(Printed, list[RowGroupVerdict]):
+class Verdicts(Result, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     table, version  of which all these files are, and which version of it; None: they are files
@@ -293,9 +293,9 @@ class Verdicts(Printed, list[RowGroupVerdict]):
         return table_of(RowGroupVerdict, self)
 
     def __repr__(self) -> str:
-        parts = [f"{self.skipped:,} of {counted(len(self), 'row groups')} skipped"]
-        parts += [f"{counted(len(self.excluded), 'files')} not opened"] if self.excluded else []
-        parts += [f"{counted(len(self.failed), 'files')} failed"] if self.failed else []
+        parts = [f"{self.skipped:,} of {quantity(len(self), 'row groups')} skipped"]
+        parts += [f"{quantity(len(self.excluded), 'files')} not opened"] if self.excluded else []
+        parts += [f"{quantity(len(self.failed), 'files')} failed"] if self.failed else []
         return line("Verdicts", parts)
 
 
@@ -336,7 +336,7 @@ def check(
     """
     refuse_unknown("check", options, SearchOptions)
     how, predicate = Options.of(options), as_predicate(predicate)
-    found = source_of(source, filesystem, options).found(refuses=RAW_FILES)
+    found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
     search = Search(found, predicate, how)
     verdicts = Verdicts()
     verdicts.named = typed_sources(source, filesystem)
@@ -370,7 +370,7 @@ def check(
 
 
 def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters], silent: dict[str, None]) -> None:
-    """Count the filters on the columns of equalities, in the row groups of one file that are left.
+    """Count the filters on the columns of equalities, in the remaining row groups of one file.
 
     silent  gets the columns with filters there that are compared in ways that no filter answers
     """
@@ -405,7 +405,7 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
 
 
 def _compared_otherwise(bound: Bound, negated: bool = False) -> Iterator[Leaf]:
-    """The columns of which a predicate asks what no filter answers: their order, and that a value is not there."""
+    """The columns that a predicate compares as no filter can: by their order, or for the absence of a value."""
     if isinstance(bound, AllOf | AnyOf):
         for part in bound.parts:
             yield from _compared_otherwise(part, negated)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError
-from parquet_bloom.filters.asking import counted, headers_of
+from parquet_bloom.filters.asking import count_read, headers_of
 from parquet_bloom.filters.locate import filter_ranges_of, header_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format.arrow_types import has_any_length
@@ -56,7 +56,7 @@ class Keys:
 
 
 def as_many(values: Any) -> Any:
-    """Keys that can be looked at again and again. Raises RequestError for what is no list of keys."""
+    """Keys as an array or list, which can be read more than once. Raises RequestError for another type."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise RequestError("values takes an array or a list of keys")
     return values if isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray) else list(values)
@@ -215,7 +215,7 @@ def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "ri
 
 
 def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | None:
-    """How many keys one filter of any form admits; None where it cannot be asked."""
+    """How many keys one filter of any form admits; None where it cannot be queried."""
     if stored is None:
         return None
     try:
@@ -227,7 +227,7 @@ def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | N
 
 @dataclass(frozen=True, slots=True)
 class _FilterBatch:
-    """Filters that fit, and what each is asked for; the first four are int64[n], one a filter.
+    """Filters that fit, and the probes of each; the first four are int64[n], one a filter.
 
     offset       bytes from the start of the file, of the header
     num_bytes    of the bitset
@@ -245,7 +245,7 @@ class _FilterBatch:
 
 
 def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
-    """Ask whole filters for many hashes.
+    """Query whole filters for many hashes.
 
     returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
     """
@@ -270,7 +270,7 @@ def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
         answers,
         hits,
     )
-    counted(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
+    count_read(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
     hits[(answers == ask_kernel.OTHER_HEADER) | (answers == ask_kernel.BLANK)] = NONE
     return hits
 

@@ -1,4 +1,4 @@
-"""What a log tells a predicate before a file is opened, and of columns that a file lacks.
+"""A log as evidence: it answers a predicate before a file is opened, and for columns that a file lacks.
 
 predicate, bound to the table's schema --> log: files in which a row can match
                                             |
@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
-from parquet_bloom.format.literals import shown
+from parquet_bloom.format.literals import literal_text
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import (
@@ -54,7 +54,7 @@ _NOTHING = FileBounds()
 
 
 def log_outcomes(bound: Bound, files: Sequence[TableFile], nan: str) -> tuple[Masks, list[str | None]]:
-    """What a predicate may give over each file's rows by the log alone, and what made TRUE impossible.
+    """The outcomes of a predicate over each file's rows by the log alone, and the evidence that made TRUE impossible.
 
     bound  to the leaves of the table's schema
     """
@@ -130,7 +130,7 @@ class _Constants:
 
 
 def _of_scalar(scalar: pa.Scalar, leaf: Leaf) -> FileBounds:
-    """A value that all rows hold, as bounds; one whose place in the column's order nobody knows tells nothing."""
+    """A value that all rows hold, as bounds; no bounds if its position in the column's order is unknown."""
     if not scalar.is_valid:
         return FileBounds(has_values=False, nan_free=True)
     try:
@@ -190,7 +190,7 @@ _SCHEMAS = 64  # of files, whose leaves under the table's names are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Excluded:
+class Exclusion:
     """Why a file was not opened.
 
     decided_by  "literal", "partition" or "bounds", as for row groups; of a folder's name "partition"
@@ -201,7 +201,7 @@ class Excluded:
     reason: str
 
 
-BY_FOLDER = Excluded("partition", "the folder's name excludes it")
+BY_FOLDER = Exclusion("partition", "the folder's name excludes it")
 _REASONS = {
     "literal": "no value of the column's type can match",
     "partition": "the table's log excludes it by its partition values",
@@ -210,7 +210,7 @@ _REASONS = {
 
 
 class Log(Protocol):
-    """What a log tells of the files of one snapshot.
+    """The evidence in a log on the files of one snapshot.
 
     has_log    False: there is none, and nothing is known
     leaves     of the table's schema; () where each file has its own
@@ -222,13 +222,13 @@ class Log(Protocol):
     first: FirstFile | None
 
     def ask(self, predicate: Predicate, nan: str) -> None:
-        """Ask about all files. Raises RequestError for a name or literal that does not fit the schema."""
+        """Apply a predicate to all files. Raises RequestError for a name or literal that does not fit the schema."""
 
-    def excluded(self, file: DataFile) -> Excluded | None:
+    def exclusion(self, file: DataFile) -> Exclusion | None:
         """Why no row of a file can match; None where one may."""
 
     def outcome(self, file: DataFile) -> int:
-        """What the predicate may give over a file's rows."""
+        """The outcomes of the predicate over a file's rows."""
 
     def outline(self, outline: Outline, file: DataFile) -> Outline:
         """A file's outline with the source's names of its leaves; those that the source does not have are nameless.
@@ -240,7 +240,7 @@ class Log(Protocol):
         """The statistics of n row groups for a leaf that the file lacks: a constant, a default, or NULL."""
 
     def contradiction(self, outline: Outline, file: DataFile) -> str | None:
-        """What the log says of all rows of a file, and the file's own statistics deny, in words.
+        """The contradiction between a constant of the log and the file's own statistics, in words.
 
         outline  under the table's names
         """
@@ -257,9 +257,9 @@ class NoLog:
     first: FirstFile | None = None
 
     def ask(self, predicate: Predicate, nan: str) -> None:
-        """Nothing can be asked."""
+        """There is no log to apply it to."""
 
-    def excluded(self, file: DataFile) -> Excluded | None:
+    def exclusion(self, file: DataFile) -> Exclusion | None:
         """No file is excluded."""
         return None
 
@@ -301,7 +301,7 @@ class TableLog:
         self._asked = outcomes is not None
         known = zip(snapshot.files, outcomes, strict=True) if outcomes is not None else ()
         self._outcomes = {id(file): outcome for file, outcome in known}  # by id: a path may be there twice
-        self._excluded: dict[int, Excluded] = {}
+        self._excluded: dict[int, Exclusion] = {}
         self._named: list[tuple[Sequence[SchemaElement], tuple[Field, ...], tuple[Leaf, ...]]] = []
 
     def ask(self, predicate: Predicate, nan: str) -> None:
@@ -312,15 +312,15 @@ class TableLog:
         self._asked = True
         files = self.snapshot.files
         if not literal_outcome(bound, nan) & TRUE:
-            self._excluded = {id(file): Excluded("literal", _REASONS["literal"]) for file in files}
+            self._excluded = {id(file): Exclusion("literal", _REASONS["literal"]) for file in files}
             return
         outcomes, stages = log_outcomes(bound, files, nan)
         for file, outcome, stage in zip(files, outcomes.tolist(), stages, strict=True):
             self._outcomes[id(file)] = outcome
             if stage is not None:
-                self._excluded[id(file)] = Excluded(stage, _REASONS[stage])
+                self._excluded[id(file)] = Exclusion(stage, _REASONS[stage])
 
-    def excluded(self, file: DataFile) -> Excluded | None:
+    def exclusion(self, file: DataFile) -> Exclusion | None:
         """As Log has it."""
         return self._excluded.get(id(file))
 
@@ -334,7 +334,7 @@ class TableLog:
         for known, fields, leaves in self._named:
             if fields == own and (known is schema or known == schema):
                 return replace(outline, leaves=leaves, memory={})
-        leaves = self._names.named(outline.leaves, schema, file)
+        leaves = self._names.named_leaves(outline.leaves, schema, file)
         self._named = [(schema, own, leaves), *self._named[: _SCHEMAS - 1]]
         return replace(outline, leaves=leaves, memory={})
 
@@ -359,7 +359,7 @@ class TableLog:
         for leaf in outline.leaves if constants else ():
             value = constants.get(leaf.path[0]) if len(leaf.path) == 1 else None
             if value is not None and contradicts(value, statistics_of(outline, leaf), leaf, outline.rows):
-                shown_value = shown(value.as_py()) if value.is_valid else "NULL"
+                shown_value = literal_text(value.as_py()) if value.is_valid else "NULL"
                 says = f"the table's log says that {leaf.path[0]} is {shown_value} in all rows"
                 return f"{file}: {says}, and its footer denies it"
         return None
@@ -370,7 +370,7 @@ class TableLog:
 
 
 def log_of(snapshot: Snapshot) -> Log:
-    """The log of a snapshot, which was asked nothing yet."""
+    """The log of a snapshot, before any predicate."""
     return TableLog(snapshot) if snapshot.has_log else NoLog()
 
 

@@ -1,4 +1,4 @@
-"""How a predicate is asked of files: the keywords of all functions that take one, and what they become.
+"""Options of a search: the keywords of all functions that take a predicate, and their values.
 
 check, prune, count, read_table, ... (**options: SearchOptions) -> Options    -> Search, evidence.Question
                                                                 -> CallSource -> Found -> Search
@@ -19,9 +19,9 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import ReadOptions
+from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
-from parquet_bloom.storage.shown import counted, line
 
 # --- footers kept between calls -------------------------------------------------------------------
 #
@@ -69,8 +69,8 @@ class FooterCache:
         return len(self._outlines)
 
     def __repr__(self) -> str:
-        of = f"{counted(self._held, 'row groups')} of at most {self.max_row_groups:,}"
-        return line("FooterCache", [counted(len(self), "files"), of])
+        of = f"{quantity(self._held, 'row groups')} of at most {self.max_row_groups:,}"
+        return line("FooterCache", [quantity(len(self), "files"), of])
 
     def outline(self, source: OpenFile) -> Outline:
         """The outline of an open file, read if it is not here. Raises as OpenFile.outline."""
@@ -103,7 +103,7 @@ Nan = Literal["ieee", "largest"]
 
 
 class AskOptions(TypedDict, total=False):
-    """How a predicate is asked, whatever it is asked of; each has a default.
+    """Options of every search; each has a default.
 
     nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark, where NaN
                   equals itself and is more than any number. "largest" is the default of `dataset`, "ieee" of others
@@ -121,7 +121,7 @@ class AskOptions(TypedDict, total=False):
 
 
 class SearchOptions(AskOptions, ReadOptions, total=False):
-    """How a predicate is asked, and of which files of a table; each has a default. See AskOptions, ReadOptions."""
+    """Options of a search over files or a table; each has a default. See AskOptions, ReadOptions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.log import BY_FOLDER, Excluded, Log, log_of
+from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
-from parquet_bloom.source.source import Found
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 
@@ -44,7 +44,7 @@ class FileResult:
     requests: int = 0
     bytes_read: int = 0
     version_token: object = None
-    excluded: Excluded | None = None
+    excluded: Exclusion | None = None
 
 
 def open_groups(file: FileResult) -> list[int]:
@@ -107,7 +107,7 @@ class Search:
     columns, leaf  names beside the predicate's that the first file must have, see hold_names
     """
 
-    def __init__(self, found: Found, predicate: Any, options: Options, log: Log | None = None) -> None:
+    def __init__(self, found: ResolvedSource, predicate: Any, options: Options, log: Log | None = None) -> None:
         self.predicate = as_predicate(predicate)
         self.found, self.files = found, found.files
         self.log = log_of(found.snapshot) if log is None else log
@@ -139,7 +139,7 @@ class Search:
             yield from pool.map(self._try, rest)
 
     def ask_log(self) -> None:
-        """Ask the log, if it was not asked before. Raises RequestError for what does not fit its schema."""
+        """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""
         if self.log.first is None:
             return
         try:
@@ -163,7 +163,7 @@ class Search:
             outcome = partition_outcome(self._question(self._first.leaves, data_file))
             if not outcome & TRUE:
                 return FileResult(data_file, excluded=BY_FOLDER)
-        if (excluded := self.log.excluded(data_file)) is not None:
+        if (excluded := self.log.exclusion(data_file)) is not None:
             return FileResult(data_file, excluded=excluded)
         with OpenFile(data_file) as source:
             cache = self.options.cache

@@ -1,4 +1,4 @@
-"""Rows of a source's files: of the row groups that are left, as the source has them.
+"""Rows of a source's files: of the remaining row groups, as the source has them.
 
     files without a log   one pyarrow Dataset; columns of the first file, then the folders' keys
     a table               file by file, under the table's schema, without rows that are deleted
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.search.layouts import (
-    chosen,
     file_format,
     for_scanner,
     format_for,
     fragment,
     partition_expression,
     path_of,
+    select_columns,
     with_partitions,
 )
 from parquet_bloom.search.search import FileResult
@@ -41,7 +41,7 @@ from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.view import FileView, TableNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.workers import chained
+from parquet_bloom.storage.workers import chain_results
 
 FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
 _FILES, _REMOTE_FILES, _BATCHES = 2, 4, 2  # that are read side by side, and batches of each that wait
@@ -72,7 +72,7 @@ class SourceRows(Protocol):
         """Whether a file calls its columns as the source does."""
 
     def constants(self, file: FileResult) -> pc.Expression | None:
-        """What is true of every row of a file: values of columns that are not read from it, as pyarrow sees to."""
+        """An expression that is true of every row of a file: values of columns that are not read from it."""
 
     def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
         """Row groups of a file, as pyarrow reads them into rows of a schema.
@@ -158,7 +158,7 @@ class TableRows:
         top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
         with closing(self._of_parts(parts, top, batch_rows)) as batches:
             for batch in batches:
-                yield batch if wanted == top else chosen(batch, wanted)
+                yield batch if wanted == top else select_columns(batch, wanted)
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """As SourceRows has it."""
@@ -198,18 +198,20 @@ class TableRows:
         return fragment(for_arrow(file), file.file, self.constants(file) if filtered else None, groups, form)
 
     def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
-        """Files one after the other; the next ones are on their way."""
+        """Files one after the other; the next ones are read ahead."""
         if len(parts) == 1:
             return self._file(parts[0], names, n)
         remote = bool(parts) and not parts[0][0].file.is_local
-        return chained(partial(self._file, names=names, n=n), parts, _REMOTE_FILES if remote else _FILES, _BATCHES)
+        return chain_results(
+            partial(self._file, names=names, n=n), parts, _REMOTE_FILES if remote else _FILES, _BATCHES
+        )
 
     # --- one file ---------------------------------------------------------------------------------
 
     def _file(self, part: FilePart, names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
         file, groups = part
         view = self._view(file)
-        stored = view.stored(names)
+        stored = view.stored_names(names)
         one = self.fragment(part, self.schema)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(

@@ -32,11 +32,11 @@ from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.search.layouts import with_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
 from parquet_bloom.search.search import FileResult, Search, open_groups
-from parquet_bloom.source.source import found_files
+from parquet_bloom.source.source import resolved_files
+from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, side_by_side
-from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.stores import store_of
 
 # --- data sets that engines filter ----------------------------------------------------------------
@@ -53,14 +53,14 @@ logger = logging.getLogger("parquet_bloom")
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Files, the row groups of each that a data set has, and how filters are asked of them."""
+    """Files, the row groups of each that a data set has, and the options of searches in them."""
 
     files: tuple[DataFile, ...]
     groups: tuple[tuple[int, ...], ...]
     options: Options
 
     def chosen(self, filter: pc.Expression) -> list[tuple[int, list[int]]] | None:
-        """(number of the file, its row groups that can match) of each file that has any; None: it tells nothing.
+        """(number of the file, its row groups that can match) of each file that has any; None: it skips nothing.
 
         Raises what reading a file raises.
         """
@@ -69,7 +69,7 @@ class Narrowing:
             return None
         chosen = []
         try:
-            for at, one in enumerate(Search(found_files(self.files), tree, self.options)):
+            for at, one in enumerate(Search(resolved_files(self.files), tree, self.options)):
                 if isinstance(one, tuple):
                     raise one[1]
                 may = set(open_groups(one))
@@ -266,10 +266,10 @@ class SearchedDataset(ds.FileSystemDataset):
         return type(self), self._made_of
 
     def __repr__(self) -> str:
-        """How much is left to be scanned: this opens no file."""
+        """One line: how much remains to be scanned; this opens no file."""
         fragments = self._made_of[0]
-        groups = counted(sum(one.num_row_groups for one in fragments), "row groups")
-        parts = [f"{groups} in {counted(len(fragments), 'files')}", counted(len(self.schema), "columns")]
+        groups = quantity(sum(one.num_row_groups for one in fragments), "row groups")
+        parts = [f"{groups} in {quantity(len(fragments), 'files')}", quantity(len(self.schema), "columns")]
         return line("SearchedDataset", [*parts, *(["filtered"] if self._filter is not None else [])])
 
     def check_unchanged(self) -> None:
@@ -298,7 +298,7 @@ class SearchedDataset(ds.FileSystemDataset):
         return filtered
 
     def _narrowed(self, filter: pc.Expression) -> ds.FileSystemDataset | None:
-        """The data set with the row groups in which a filter can be true; None where it tells nothing."""
+        """The data set with the row groups in which a filter can be true; None where it skips nothing."""
         _, schema, format, filesystem, _, _ = self._made_of
         left = self._fragments_left(filter)
         return None if left is None else ds.FileSystemDataset(left, schema, format, filesystem)

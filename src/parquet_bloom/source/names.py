@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import TableOptions
+from parquet_bloom.storage.display import may_be_secret, without_secret
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.shown import may_be_secret, without_secret
 
 FORMS = {
     "delta": "delta:PATH_OR_URI[@VERSION]",
@@ -33,21 +33,21 @@ _VERSION = re.compile(rf"(.+)@(\d+|{_TIME})", re.DOTALL)
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")  # an @ in it stands before a host or bucket
 
 
-class Named:
-    """What stands for the names of a call: `paths` as they were named, on `filesystem`."""
+class NamedSource:
+    """A value in the place of a call's names: `paths` as they were named, on `filesystem`."""
 
     paths: Any
     filesystem: Any
 
 
-def words_of(source: Any) -> Any:
-    """What a call named."""
-    return source.paths if isinstance(source, Named) else source
+def paths_of_source(source: Any) -> Any:
+    """The paths of a call, also of a Source."""
+    return source.paths if isinstance(source, NamedSource) else source
 
 
 def refuse_named(source: object, instead: str) -> None:
     """Raise RequestError for a Source where its file system and its access to a table would be lost."""
-    if isinstance(source, Named):
+    if isinstance(source, NamedSource):
         raise RequestError(f"a Source is no list of paths here; {instead}")
 
 
@@ -70,7 +70,7 @@ class TableName(NamedTuple):
 
 
 def parse(text: str) -> TableName | None:
-    """What a text names, if it is a table's name. Raises RequestError for a name without a place."""
+    """Parse a table's name; None for other texts. Raises RequestError for a name without a place."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
@@ -90,7 +90,7 @@ def named_table(sources: Any) -> TableName | None:
 
     Raises RequestError for several of which one is a table. Names are texts: a Path is always a file's.
     """
-    sources = words_of(sources)
+    sources = paths_of_source(sources)
     many: Sequence[Any] = sources if isinstance(sources, list | tuple) else [sources]
     names = [parse(source) if isinstance(source, str) else None for source in many if not isinstance(source, DataFile)]
     first = next((name for name in names if name is not None), None)
@@ -101,8 +101,8 @@ def named_table(sources: Any) -> TableName | None:
 
 
 def typed_sources(source: Any, filesystem: Any) -> list[str]:
-    """What a call names, as a command line says it; empty where no command line can: bytes, other file systems."""
-    if isinstance(source, Named):
+    """The names of a call for a command line; empty where none can name it: bytes, other file systems."""
+    if isinstance(source, NamedSource):
         source, filesystem = source.paths, source.filesystem
     many = source if isinstance(source, list | tuple) else [source]
     if filesystem is not None or not all(isinstance(one, str | os.PathLike) for one in many):
@@ -115,7 +115,7 @@ def typed_sources(source: Any, filesystem: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TableAccess:
-    """What a user says of a table beside its name.
+    """A user's options of a table beside its name.
 
     properties   of its catalog, name -> value, as pyiceberg's configuration has them
     allow_roots  paths and URIs of folders: files below these may be read too, if the log names them
@@ -159,20 +159,20 @@ ORDINARY = TableAccess()
 # The command that adds filters, as a shell takes it and as Python does: results advise it, and people paste it.
 
 
-class Typed(str):
+class ShellCommand(str):
     """A command for a shell; `python` is the call that does the same."""
 
     __slots__ = ("python",)
     python: str
 
-    def __new__(cls, command: str, python: str) -> Typed:
+    def __new__(cls, command: str, python: str) -> ShellCommand:
         """Both as they are pasted."""
         made = super().__new__(cls, command)
         made.python = python
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Typed, (str(self), self.python)
+        return ShellCommand, (str(self), self.python)
 
 
 def add_command(
@@ -187,7 +187,7 @@ def add_command(
     max_bytes: int | None = None,
     catalog_properties: Mapping[str, str] | None = None,
     allow_roots: Sequence[str] = (),
-) -> Typed:
+) -> ShellCommand:
     """`parquet-bloom add` of these columns, quoted; a source that begins with a dash is no option there.
 
     sources  of a table the latest version alone is changed, by a commit
@@ -222,13 +222,13 @@ def add_command(
             "allow_roots": list(allow_roots) or None,
         },
     )
-    return Typed(shlex.join(["parquet-bloom", "add", *words]), python)
+    return ShellCommand(shlex.join(["parquet-bloom", "add", *words]), python)
 
 
-def check_command(sources: Sequence[str], predicate: str) -> Typed:
+def check_command(sources: Sequence[str], predicate: str) -> ShellCommand:
     """`parquet-bloom check` of a predicate."""
     python = _call("check", _one_or_all(sources), {}, predicate)
-    return Typed(shlex.join(["parquet-bloom", "check", *sources, predicate]), python)
+    return ShellCommand(shlex.join(["parquet-bloom", "check", *sources, predicate]), python)
 
 
 def _one_or_all(sources: Sequence[str]) -> str | list[str]:

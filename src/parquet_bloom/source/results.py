@@ -1,4 +1,4 @@
-"""One result a file, of calls that work on many: what failed is told beside what was done.
+"""One result a file, of calls that work on many, and the files that failed.
 
 What results have in common stands here too: values for programs (to_dict), a table (to_arrow), and how they print.
 """
@@ -14,10 +14,10 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.storage.display import Brief, html_of, names_of
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import in_order
-from parquet_bloom.storage.shown import Brief, html_of, names_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ class Results(list[R], Generic[R]):
         self.failed: list[FailedFile] = list(failed)
 
 
-def each(
+def map_files(
     files: Sequence[T],
     work: Callable[[T], R],
     single: bool,
@@ -82,7 +82,7 @@ def each(
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: results as objects, errors as their texts, what is no finite number as null."""
-    if isinstance(value, Printed):
+    if isinstance(value, Result):
         return value.to_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -139,7 +139,7 @@ def _arrow_type(hint: Any) -> pa.DataType | None:
     return plain_types.get(hint)
 
 
-class Printed(Brief):
+class Result(Brief):
     """A result that prints in one line, as a summary in notebooks, and becomes plain values."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Which files the log of a table may name: those below folders that its user trusts. Nothing else is opened or written.
+"""Holds a log to the folders that its user trusts: no file elsewhere is opened or written.
 
     the user's words   the table's name, a catalog's properties, --allow-root     open file systems, with all options
     a catalog's answer where an Iceberg table lies                                the same
@@ -25,8 +25,8 @@ from urllib.parse import unquote
 
 from parquet_bloom.errors import Message, TableFormatError, on_one_line, parameter
 from parquet_bloom.source.names import ORDINARY, TableAccess
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, Stores, on_file_system, store_of
 
@@ -194,7 +194,7 @@ class Roots:
         )
 
     def _folder(self, folder: str, writing: bool) -> str | None:
-        """Where links of a local folder lead; None where it lies below no root, by its name or by these."""
+        """The real path of a local folder; None where it lies below no root, by its name or by its links."""
         key = folder, writing
         if key not in self._folders:
             roots = [root for root in self._all() if root.store.is_local and (root.writable or not writing)]

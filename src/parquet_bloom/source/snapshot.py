@@ -1,4 +1,4 @@
-"""What a table's log says at one version, in one form for all kinds of tables.
+"""A table at one version, in one form for files, Delta, Iceberg and DuckLake.
 
     delta:, iceberg:, ducklake:  -> Table -> Snapshot -> TableFile, TableFile, ...
                                                           constants, bounds, buckets: evidence before a file is opened
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
-from parquet_bloom.options import Way
+from parquet_bloom.options import CommitMode
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 
@@ -61,7 +61,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """What a log says of one leaf in one file. A value that is not in [lower, upper] is in no row of the file.
+    """A log's bounds of one leaf in one file. A value that is not in [lower, upper] is in no row of the file.
 
     lower, upper  places in the leaf's order (format.statistics.domain_of): int, float or bytes; None: not known
     null_count    exact, None: not known
@@ -77,14 +77,14 @@ class FileBounds:
 
 
 class Bucket(Protocol):
-    """A partition value that tells of a literal, without bounds, that no row of the file equals it."""
+    """A partition value that can deny a literal without bounds: then no row of the file equals it."""
 
     @property
     def path(self) -> LeafPath:
         """The leaf that it speaks of."""
 
     def admits(self, leaf: Leaf, operand: Operand) -> bool:
-        """Whether a row may equal the literal; True too where that cannot be told."""
+        """Whether a row may equal the literal; True too where that is unknown."""
 
 
 class Deletes(Protocol):
@@ -160,7 +160,7 @@ class Snapshot:
     fields: tuple[Field, ...]
     by_id: bool
     files: list[TableFile]
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    filter_settings: Mapping[str, Any] = field(default_factory=dict)
     filesystem: Any = None
     logged: frozenset[str] = frozenset()
     identity: str = ""
@@ -168,7 +168,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class CommitModes:
     """How a file of a table may get a new version.
 
     default          the way that keeps every promise of this table; None: neither does, `refusal` says why
@@ -176,13 +176,13 @@ class Ways:
     no_new_path      why another file may not take its place; "" where it may
     """
 
-    default: Way | None
+    default: CommitMode | None
     no_same_path: str = ""
     no_new_path: str = ""
 
     @property
     def refusal(self) -> str:
-        """Why neither way is open."""
+        """Why neither mode is possible."""
         return "; ".join(dict.fromkeys(reason for reason in (self.no_same_path, self.no_new_path) if reason))
 
 
@@ -208,7 +208,7 @@ class Change:
 
 
 class Table(Protocol):
-    """A table that was named: its log at the version that was asked for, or at the latest."""
+    """A table that was named: its log at the named version, or at the latest."""
 
     @property
     def name(self) -> str:
@@ -223,9 +223,9 @@ class Table(Protocol):
         """
 
     def history(self, snapshot: Snapshot) -> History:
-        """What the log tells of when its files came. Raises StorageError, TableFormatError."""
+        """The history of its files in the log. Raises StorageError, TableFormatError."""
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""
 
     def new_location(self, file: TableFile) -> Location:
@@ -253,11 +253,11 @@ def new_name(name: str) -> str:
 
 
 def first_name(name: str) -> str:
-    """What all versions of a file have in common: the first one's name, or path, without its ending."""
+    """The common name of all versions of a file: the first one's name, or path, without its ending."""
     return _OURS.sub("", name, count=1)
 
 
-def new_place(file: Location) -> Location:
+def location_beside(file: Location) -> Location:
     """A place beside a file, with a new name."""
     name = new_name(file.path.rpartition("/")[2])
     return Location(beside(file.path, name), file.filesystem, beside(file.shown, name) if file.shown else "")

@@ -1,4 +1,4 @@
-"""What one works on: names that become files, of one table through its log, or of a listing.
+"""Sources: names become files, of one table through its log, or of a listing.
 
 delta:..., iceberg:..., ducklake:...     the adapter of that kind of table opens it
 a folder with a Delta log, alone         as if delta:FOLDER was named
@@ -19,11 +19,11 @@ from parquet_bloom.arguments import part
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions
-from parquet_bloom.source.names import ORDINARY, Named, TableAccess, TableName, named_table
+from parquet_bloom.source.names import ORDINARY, NamedSource, TableAccess, TableName, named_table
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import Names, names_of
+from parquet_bloom.storage.display import line, quantity, without_secret
 from parquet_bloom.storage.paths import DataFile, FailedFile, FileSet, locate
-from parquet_bloom.storage.shown import counted, line, without_secret
 from parquet_bloom.storage.store import GLOB
 from parquet_bloom.storage.table_folders import RAW_FILES, Tables
 
@@ -36,8 +36,8 @@ _LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",), "ducklake": ("
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was found of a source.
+class ResolvedSource:
+    """The files of a source.
 
     snapshot  its files, at one version; of files without a log their listing
     table     the log that it was read from; None: there is none, or it was read before
@@ -68,7 +68,7 @@ class Found:
         return names_of(self.snapshot)
 
     def history(self) -> History:
-        """What the log tells of the past. Raises StorageError, TableFormatError."""
+        """The history in the log. Raises StorageError, TableFormatError."""
         from parquet_bloom.source.history import History  # for those alone who look back
 
         return History() if self.table is None else self.table.history(self.snapshot)
@@ -88,15 +88,15 @@ class Found:
             raise self.failed[0].error
 
 
-def found_files(files: Sequence[DataFile]) -> Found:
+def resolved_files(files: Sequence[DataFile]) -> ResolvedSource:
     """Files that were found before, as files without a log."""
     return _listing(FileSet(files[0].filesystem if files else None, list(files), len(files) == 1, []))
 
 
-def _listing(files: FileSet, tables: Tables | None = None) -> Found:
+def _listing(files: FileSet, tables: Tables | None = None) -> ResolvedSource:
     listed = cast("list[TableFile]", files.files)
     listing = Snapshot("", "", (), False, listed, filesystem=files.filesystem, has_log=False)
-    return Found(listing, None, files.single, files.failed, tables)
+    return ResolvedSource(listing, None, files.single, files.failed, tables)
 
 
 def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any = None) -> Table:
@@ -125,8 +125,8 @@ def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any 
 # --- one call -------------------------------------------------------------------------------------
 
 
-class CallSource(Named):
-    """What one call works on: it is looked up each time that it is asked for.
+class CallSource(NamedSource):
+    """The source of one call: each `resolve` reads the listing or the log.
 
     paths      a file, a folder, a glob, a URI, or a list of them; one table by its name; or files or a Snapshot that
                were found before, which open nothing
@@ -143,7 +143,7 @@ class CallSource(Named):
         """The one table that is named; None where they are files. Raises RequestError for a table among several."""
         return named_table(self.paths)
 
-    def found(self, stored_only: bool = False, refuses: str = "") -> Found:
+    def resolve(self, stored_only: bool = False, refuses: str = "") -> ResolvedSource:
         """Find the files, or those of the one table that is named.
 
         stored_only  as source.snapshot.Table.snapshot has it
@@ -152,7 +152,7 @@ class CallSource(Named):
         Raises as storage.paths.locate and `open_table`; RequestError for a table among several sources.
         """
         if isinstance(self.paths, Snapshot):
-            return Found(self.paths)
+            return ResolvedSource(self.paths)
         tables = None if self.raw_files else Tables(refuses)
         if (name := self.table_name) is not None:
             if tables is None:
@@ -170,7 +170,7 @@ class CallSource(Named):
         self.access.refuse_files()
         return _listing(files, tables)
 
-    def _delta_or_advice(self, named: str) -> Found:
+    def _delta_or_advice(self, named: str) -> ResolvedSource:
         """The files of a Delta table's folder through its log; errors say how the folder is read without it."""
         [folder] = self.paths if isinstance(self.paths, list | tuple) else [self.paths]
         try:
@@ -182,7 +182,7 @@ class CallSource(Named):
 
 
 def source_of(source: Any, filesystem: Any, options: TableOptions) -> CallSource:
-    """What a function works on, of its arguments; a Source stays what it is.
+    """The source of a function, of its arguments; a Source stays what it is.
 
     Raises RequestError for what a Source has itself, and roots that are no names.
     """
@@ -198,7 +198,7 @@ def source_of(source: Any, filesystem: Any, options: TableOptions) -> CallSource
 
 
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
-    """The Delta table that was named alone, by its folder, as people are told it."""
+    """The Delta table that was named alone, by its folder, as messages name it."""
     many = sources if isinstance(sources, list | tuple) else [sources]
     if tables is None or len(many) != 1 or not isinstance(many[0], str | os.PathLike):
         return None
@@ -209,16 +209,16 @@ def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
     return next((t.named for t in tables.found.values() if t.relation == "is" and t.kind == "Delta"), None)
 
 
-def _through_log(table: Table, stored_only: bool = False) -> Found:
-    return Found(table.snapshot(stored_only), table)
+def _through_log(table: Table, stored_only: bool = False) -> ResolvedSource:
+    return ResolvedSource(table.snapshot(stored_only), table)
 
 
 # --- several calls --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Looked:
-    """What one look found: it stays as it is until `refresh`.
+class _Resolution:
+    """A resolved source, kept until `refresh`.
 
     version  of the table; None: they are files
     pins     path -> version token of each file that was opened since
@@ -227,11 +227,11 @@ class _Looked:
 
     version: str | None
     pins: dict[str, object]
-    found: dict[bool, Found]
+    found: dict[bool, ResolvedSource]
 
 
 class Pinned(CallSource):
-    """What several calls work on, looked up once: a listing, or one version of a table, kept until `refresh`.
+    """The source of several calls: a listing, or one version of a table, kept until `refresh`.
 
     Nothing is looked up before the first question. A file that was replaced or written to after a question opened it
     is a FileChangedError for the next one, as far as its storage tells versions apart: a chmod, a new hard link and
@@ -252,22 +252,22 @@ class Pinned(CallSource):
     @property
     def version(self) -> str | None:
         """The version of the table that answers are of; None before the first one, and of files."""
-        looked = self._looked()
+        looked = self._resolution()
         return looked.version if looked is not None else self._kept_version
 
     def refresh(self) -> None:
-        """Look again at the next question: files that came, went or changed, the table's latest version."""
+        """Resolve again on the next use: files that came, went or changed, the table's latest version."""
         self.__dict__.pop("_look", None)
         self._kept_version = None
 
-    def found(self, stored_only: bool = False, refuses: str = "") -> Found:
-        """What was found at the first question. Arguments and errors as CallSource has them."""
-        looked = self._looked()
+    def resolve(self, stored_only: bool = False, refuses: str = "") -> ResolvedSource:
+        """The files as they were on the first use. Arguments and errors as CallSource has them."""
+        looked = self._resolution()
         if looked is None:
             pins: dict[str, object] = {}
             first = self._find(stored_only, self._kept_version, pins)
-            new = _Looked(first.snapshot.version or None, pins, {stored_only: first})
-            looked = cast(_Looked, self.__dict__.setdefault("_look", new))  # of two threads one is first
+            new = _Resolution(first.snapshot.version or None, pins, {stored_only: first})
+            looked = cast(_Resolution, self.__dict__.setdefault("_look", new))  # of two threads one is first
         if stored_only not in looked.found:
             # Only DuckLake's log holds rows itself. Elsewhere a version that is named may have an older schema.
             ducklake = self._name is not None and self._name.kind == "ducklake"
@@ -280,16 +280,16 @@ class Pinned(CallSource):
         tables.join(found.tables.found.values())
         return replace(found, tables=tables)
 
-    def _looked(self) -> _Looked | None:
+    def _resolution(self) -> _Resolution | None:
         return self.__dict__.get("_look")
 
-    def _find(self, stored_only: bool, version: str | None, pins: dict[str, object]) -> Found:
+    def _find(self, stored_only: bool, version: str | None, pins: dict[str, object]) -> ResolvedSource:
         names = self.paths
         if version and self._name is None:  # a Delta table's folder
             names = f"delta:{os.fspath(names[0] if isinstance(names, list) else names)}@{version}"
         elif version and self._name is not None and self._name.version is None:
             names = f"{self._name.unversioned}@{version}"
-        found = CallSource(names, self.filesystem, self.raw_files, self.access).found(stored_only)
+        found = CallSource(names, self.filesystem, self.raw_files, self.access).resolve(stored_only)
         files = [replace(file, pins=pins) for file in found.snapshot.files]
         return replace(found, snapshot=replace(found.snapshot, files=files))
 
@@ -299,8 +299,8 @@ class Pinned(CallSource):
         parts = [named + (f" and {len(many) - 2:,} more" if len(many) > 2 else "")]
         if self.version:
             parts.append(f"version {self.version}")
-        if (looked := self._looked()) is not None:
-            parts.append(counted(len(next(iter(looked.found.values())).files), "files"))
+        if (looked := self._resolution()) is not None:
+            parts.append(quantity(len(next(iter(looked.found.values())).files), "files"))
         return line(type(self).__name__, parts)
 
     def __getstate__(self) -> dict[str, Any]:

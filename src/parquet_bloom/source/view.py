@@ -27,6 +27,7 @@ from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
 from parquet_bloom.storage.paths import DataFile
 
 Columns = Sequence[str] | None  # names and patterns
+Leaves = tuple[Leaf, ...]
 _GONE = " (no column of the table)"
 _LOGGED = " (the table has its log's values)"
 
@@ -42,22 +43,22 @@ class Names(Protocol):
 
     leaves: tuple[Leaf, ...]
 
-    def named(self, leaves: tuple[Leaf, ...], schema: Sequence[SchemaElement], file: DataFile) -> tuple[Leaf, ...]:
+    def named_leaves(self, leaves: Leaves, schema: Sequence[SchemaElement], file: DataFile) -> Leaves:
         """The leaves of a file under the source's names; the path is () where the source has no such leaf.
 
         schema  the file's, flattened
         Raises TableFormatError where it cannot be told which column of the file is meant.
         """
 
-    def shown(self, footer: Footer, file: DataFile) -> tuple[Leaf, ...]:
-        """The same for people: leaves that the source lacks keep the name that the file has. Raises as `named`."""
+    def display_leaves(self, footer: Footer, file: DataFile) -> tuple[Leaf, ...]:
+        """The same for people: leaves that the source lacks keep the file's name. Raises as `named_leaves`."""
 
     def select(
         self, leaves: Sequence[Leaf], columns: Sequence[str] | None, exclude: Sequence[str] | None
     ) -> list[Leaf]:
         """The leaves among a file's that names and patterns mean: of a table by its schema, whatever the file has.
 
-        leaves  as `shown` gives them
+        leaves  as `display_leaves` gives them
         columns, exclude  as format.schema.select_leaves has them
         Raises UnknownColumnError.
         """
@@ -68,11 +69,11 @@ class OwnNames:
 
     leaves: tuple[Leaf, ...] = ()
 
-    def named(self, leaves: tuple[Leaf, ...], schema: Sequence[SchemaElement], file: DataFile) -> tuple[Leaf, ...]:
+    def named_leaves(self, leaves: Leaves, schema: Sequence[SchemaElement], file: DataFile) -> Leaves:
         """As Names has it."""
         return leaves
 
-    def shown(self, footer: Footer, file: DataFile) -> tuple[Leaf, ...]:
+    def display_leaves(self, footer: Footer, file: DataFile) -> tuple[Leaf, ...]:
         """As Names has it."""
         return footer.leaves
 
@@ -104,16 +105,16 @@ class TableNames:
         self.snapshot = snapshot
         self.leaves = leaves_of(snapshot.fields)
 
-    def named(self, leaves: tuple[Leaf, ...], schema: Sequence[SchemaElement], file: DataFile) -> tuple[Leaf, ...]:
+    def named_leaves(self, leaves: Leaves, schema: Sequence[SchemaElement], file: DataFile) -> Leaves:
         """As Names has it."""
-        return self.view(file, schema).named(leaves)
+        return self.view(file, schema).named_leaves(leaves)
 
-    def shown(self, footer: Footer, file: DataFile) -> tuple[Leaf, ...]:
+    def display_leaves(self, footer: Footer, file: DataFile) -> tuple[Leaf, ...]:
         """As Names has it.
 
         One that the table lacks, or has in its log, is marked where it has the name of another: each name means one.
         """
-        named = self.named(footer.leaves, footer.metadata.schema, file)
+        named = self.named_leaves(footer.leaves, footer.metadata.schema, file)
         taken = {one.path for one in named}
         shown = []
         for one, own in zip(named, footer.leaves, strict=True):
@@ -132,14 +133,14 @@ class TableNames:
         return [leaf for leaf in leaves if leaf.path and leaf.name in chosen]
 
     def of(self, file: DataFile, footer: Footer) -> FileNames:
-        """The columns of one file. Raises as `named`."""
+        """The columns of one file. Raises as `named_leaves`."""
         places = self.view(file, footer.head.schema).places
         here = {path: footer.leaves[place] for path, place in places.items()}
         shown = {here[leaf.path].name: leaf.name for leaf in self.leaves if leaf.path in here}
         return FileNames(here, shown, [leaf.name for leaf in footer.leaves])
 
     def view(self, file: DataFile, schema: Sequence[SchemaElement]) -> FileView:
-        """One file as the table has it. Raises as `named`."""
+        """One file as the table has it. Raises as `named_leaves`."""
         return FileView(self.snapshot, cast(TableFile, file), schema)
 
 
@@ -174,24 +175,24 @@ class FileView:
         leaves = leaves_of(list(self._fields.values()))
         return {leaf.path: place for leaf, place in zip(leaves, found, strict=True) if place is not None}
 
-    def named(self, leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+    def named_leaves(self, leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
         """The file's leaves under the table's names; the path is () where the table has no such leaf."""
         paths = {place: path for path, place in self.places.items()}
         return tuple(replace(leaf, path=paths.get(leaf.index, ())) for leaf in leaves)
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def stored(self, names: Sequence[str]) -> list[str]:
+    def stored_names(self, names: Sequence[str]) -> list[str]:
         """The file's own names of the columns that these of the table are made of, each once."""
         return list(dict.fromkeys(m.name for m in map(self._matches.__getitem__, names) if m.at is not None))
 
     def batch(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """The columns of the table with these names, of rows of the file.
 
-        batch  with the columns that `stored` names, in that order
+        batch  with the columns that `stored_names` gives, in that order
         Raises pyarrow's errors for a value that has no place in the table's type.
         """
-        at = {name: i for i, name in enumerate(self.stored(names))}
+        at = {name: i for i, name in enumerate(self.stored_names(names))}
         columns = []
         for name in names:
             match = self._matches[name]

@@ -26,7 +26,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from parquet_bloom.edit.add import add_file
-from parquet_bloom.edit.plan import Plan, Request, Run, planned, writing_order
+from parquet_bloom.edit.plan import Plan, Request, Run, plan_file, writing_order
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import is_made_from
 from parquet_bloom.edit.writer import BuiltElsewhere, build
@@ -86,6 +86,8 @@ class Job:
 
 
 # --- a file's row of the report -------------------------------------------------------------------
+#
+# Small files, whole: a row each, also of those that fail.
 
 
 def report_row(
@@ -115,6 +117,14 @@ def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, targ
     if not isinstance(error, FileError | str):  # a column that this file lacks, or something nobody expected
         text = f"{path}: {text}"
     return report_row(path, target or path, FAILED, None, seconds, " ".join(text.split("\n")))
+
+
+def counted(rows: Iterator[Row], work: Callable[[Iterator[Row]], Iterator[Row]], progress: Any) -> Iterator[Row]:
+    """Rows of the report, as `work` gives them; `progress` (of spark.sessions, or None) counts their files."""
+    for row in work(rows):
+        if progress is not None:
+            progress.add(row["bytes_before"] or 0)
+        yield row
 
 
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
@@ -177,13 +187,15 @@ def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile |
     with OpenFile(data_file) as source, OpenFile(target) as new:
         if run.request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
-        if set(planned(source, run).sizings) & set(planned(new, run).sizings):
+        if set(plan_file(source, run).sizings) & set(plan_file(new, run).sizings):
             return None
         footer = source.footer()
         return AddedFile(str(data_file), str(target), footer.n_row_groups, [], source.size, new.size)
 
 
 # --- large files ----------------------------------------------------------------------------------
+#
+# Cut into units, whose filters many tasks build, and put together by one.
 
 HEADER = -1  # the place of a file's header row before its units
 
@@ -198,7 +210,7 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             units: list[Row] = []
             try:
                 with OpenFile(job.data_file(row), pin=True) as source:
-                    made = planned(source, run)
+                    made = plan_file(source, run)
                     known = {"crc": _layout(source), "chosen": made.columns}
                     header |= known
                     for first, stop in _runs(source, made, job.request):
@@ -251,11 +263,11 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
         if _layout(source) != row["crc"]:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
-        made = planned(source, run, row["chosen"])
+        made = plan_file(source, run, row["chosen"])
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
         token = source.lasting_token(wait=True)
-        told = None if token is None else json.dumps(token, sort_keys=True)
+        token_text = None if token is None else json.dumps(token, sort_keys=True)
 
         def work(key: ChunkKey) -> tuple[ChunkKey, BuiltFilter, Row]:
             before = chunk_crc(source, footer, footer.leaves[key[1]], key[0]) if token is None else None
@@ -264,7 +276,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
                 source.check_unchanged()
             elif chunk_crc(source, footer, footer.leaves[key[1]], key[0]) != before:
                 raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
-            return key, built, {"version_token": told, "chunk_crc": before}
+            return key, built, {"version_token": token_text, "chunk_crc": before}
 
         try:
             yield from run.workers.in_order(work, keys)
@@ -298,10 +310,10 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         for _, group in groupby(rows, key=lambda row: row["path"]):
             own = iter(group)
             header = next(own)
-            yield _add(header, job, run, _given(header, own), header["chosen"])
+            yield _add(header, job, run, _received(header, own), header["chosen"])
 
 
-def _given(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
+def _received(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
     def built(source: OpenFile, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
         if header["place"] != HEADER or _layout(source) != header["crc"]:
             raise ConflictError(source.path, CHANGED)

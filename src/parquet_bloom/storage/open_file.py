@@ -112,7 +112,7 @@ class ReadAhead:
         return self._at
 
     def read(self, length: int = -1) -> bytes:
-        """Read so many bytes, or all that are left; fewer at the end of the file."""
+        """Read so many bytes, or all that remain; fewer at the end of the file."""
         left = self._size - self._at
         length = max(0, left if length < 0 else min(length, left))
         inside = self._start <= self._at and self._at + length <= self._stop
@@ -308,13 +308,13 @@ class OpenFile:
         return data
 
     def count(self, requests: int, bytes_read: int) -> None:
-        """Count what was read of this file by other ways than `read`."""
+        """Count bytes of this file that were read without `read`."""
         with self._counting:
             self.requests += requests
             self.bytes_read += bytes_read
 
     def _fetch(self, offset: int, length: int) -> bytes:
-        """Ask the storage; fewer bytes only where the file ends."""
+        """Read from the storage; fewer bytes only where the file ends."""
         try:
             return self._file.read(offset, length) if length else b""
         except ParquetBloomError:  # a file that is made of others

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike
+from parquet_bloom.storage.display import Brief, without_secret
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
-from parquet_bloom.storage.shown import Brief, without_secret
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names
 from parquet_bloom.storage.stores import RemoteStore, Stores, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
@@ -66,7 +66,7 @@ class DataFile(Location):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FailedFile(Brief):
-    """A file that could not be worked on."""
+    """A file that could not be processed."""
 
     path: str
     error: ParquetBloomError
@@ -156,7 +156,7 @@ class _Search:
                     self._empty(store, path)
                 trees.append((path, files))
                 if self._tables is not None:
-                    named.append(self._tables.lies_in(store.location(path.rstrip("/") or "/"), files))
+                    named.append(self._tables.parents_of(store.location(path.rstrip("/") or "/"), files))
             except (StorageError, TableFormatError) as error:
                 if self._alone:
                     raise
@@ -167,7 +167,7 @@ class _Search:
         if self._alone and not by_path:
             raise self._failed[0].error
         if self._tables is not None:
-            self._tables.around(named)
+            self._tables.check_paths(named)
         return FileSet(self._store.filesystem, list(by_path.values()), self._single, self._failed)
 
     def _missing(self, store: Store, path: str, reason: str) -> None:
@@ -208,7 +208,7 @@ class _Search:
 
         for where, folders, names in os.walk(folder, onerror=fail):
             if self._tables is not None:
-                self._tables.walked(store.location(folder), where, folders)
+                self._tables.note_folder(store.location(folder), where, folders)
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
             files += [self._file(store, os.path.join(where, n), root) for n in names if is_data(n)]
         return sorted(files, key=lambda file: file.path)  # pyarrow's order of a data set
@@ -228,7 +228,7 @@ class _Search:
         return files
 
     def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[DataFile]:
-        """kind  what `kinds` said, if it was asked."""
+        """kind  the answer of `kinds`, if there is one."""
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
@@ -265,7 +265,7 @@ class _Search:
 
     def _listed(self, store: Store, folder: str, entries: Sequence[tuple[str, bool]], recursive: bool) -> None:
         if self._tables is not None:
-            self._tables.listed(store.location(folder), entries, recursive)
+            self._tables.note_listing(store.location(folder), entries, recursive)
 
 
 def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:
@@ -288,7 +288,7 @@ def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:
 
 
 def _root(path: str, files: Sequence[DataFile]) -> str:
-    """The absolute folder that a path names, or below which a pattern looks; "" for a pattern of this folder."""
+    """The absolute folder that a path names, or the one above a pattern; "" for a pattern of this folder."""
     root = files[0].path.removesuffix(files[0].relative) if files else path
     return os.path.abspath(root) if root else ""
 
@@ -309,7 +309,7 @@ _REPLACE = parameter("in_place", True) + " to replace the source"
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where the new version of each file goes; the rest as in FileSet."""
+    """The place of each file's new version; the rest as in FileSet."""
 
     targets: dict[DataFile, Location]
     single: bool

@@ -1,4 +1,4 @@
-"""What people name, as a file system and a path on it: plain paths, URIs, a file system given.
+"""Names become a file system and a path on it: plain paths, URIs, paths on a file system of the caller's.
 
     s3://bucket/year=2026/a%20b.parquet?region=eu-north-1
     |    |      |                       options, as pyarrow.fs.FileSystem.from_uri has them
@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Handle, Location, arrow_filesystem, fsspec_of, open_remote, storage_error
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import GLOB, Kind, LocalStore, Seen, Store, is_data
 
 # --- stores: other file systems -------------------------------------------------------------------
@@ -47,7 +47,7 @@ class RemoteStore(Store):
         return path
 
     def names(self, at: Location) -> tuple[str, ...]:
-        """What people call it."""
+        """Its name for people."""
         return (str(at).rstrip("/"),)
 
     def folders(self, at: Location) -> list[Location]:
@@ -67,7 +67,7 @@ class RemoteStore(Store):
         return open_remote(at, pin)
 
     def version(self, at: Location) -> object:
-        """What the store tells of the file when it is opened."""
+        """The version in the store's answer when the file is opened."""
         try:
             file = open_remote(at, pin=True)
         except Exception as error:
@@ -78,7 +78,7 @@ class RemoteStore(Store):
             file.close()
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
-        """Asked for all at once; one by one if that fails, so that each has an error of its own."""
+        """One request for all; one for each if that fails, so that each has an error of its own."""
         from pyarrow import fs
 
         try:

@@ -52,7 +52,7 @@ _DATA_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-sto
 
 
 def table_in(folder: Location, below: Sequence[str]) -> str | None:
-    """The kind of the table that a folder is, by the names of the folders in it; those of logs are looked into."""
+    """The kind of the table that a folder is, by the names of the folders in it and the files of logs."""
     contents = ((sign, names_in((folder, sign))) for sign in SIGNS if sign in below)
     kinds = (kind_of(folder, sign, names) for sign, names in contents if isinstance(names, list))
     return next(filter(None, kinds), None)
@@ -68,7 +68,7 @@ def names_in(one: tuple[Location, str]) -> list[str] | Exception:
 
 
 def kind_of(folder: Location, sign: str, names: Sequence[str]) -> str | None:
-    """What table a folder is, by a log's folder in it and what that holds. A name alone is no log."""
+    """The kind of the table that a folder is, by the names in a log's folder. A folder's name alone is no log."""
     if sign == "_delta_log":
         return "Delta" if any(map(_DELTA.fullmatch, names)) else None
     if sign == ".hoodie":
@@ -80,7 +80,7 @@ def kind_of(folder: Location, sign: str, names: Sequence[str]) -> str | None:
 
 
 def data_path(folder: Location) -> str | None:
-    """Where the data of an Iceberg table lie that are not in its folder; None if they are, or there is no table."""
+    """The folder of an Iceberg table's data outside of its own; None if they are inside, or there is no table."""
     names = names_in((folder, "metadata"))
     named = [name for name in names if ".metadata.json" in name] if isinstance(names, list) else []
     metadata = _metadata(folder, max(named, key=_version)) if named else None
@@ -188,7 +188,7 @@ class Table:
 
 
 class Tables:
-    """The tables that the files of a call have to do with. Each folder is looked at once.
+    """The tables that contain files of a call, or lie below its folders. Each folder is read once.
 
     found    folder -> its table
     refuses  who looks wants to read rows: `around` and `join`, which look last, raise TableFormatError for a
@@ -205,8 +205,8 @@ class Tables:
 
     # --- looks ------------------------------------------------------------------------------------
 
-    def above(self, at: Location) -> Table | None:
-        """The nearest table that a file lies in. Raises StorageError where that cannot be told."""
+    def enclosing_table(self, at: Location) -> Table | None:
+        """The nearest table that a file lies in. Raises StorageError where that is unknown."""
         near = self._nearest(store_of(at).folders(at))
         if isinstance(near, Exception):
             forced = parameter("force", True) + " goes on"
@@ -214,8 +214,8 @@ class Tables:
             raise StorageError(at, reason) from near
         return None if near is None else Table(*near, str(at), "in")
 
-    def around(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
-        """Look at folders and at all above them. Those that may not be looked at are passed over.
+    def check_paths(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
+        """Search folders and all above them for tables. Folders that may not be read are skipped.
 
         named  (what was named, folders: it, or those it lies in)
         """
@@ -235,8 +235,8 @@ class Tables:
         if self.refuses:
             self._refuse_reading()
 
-    def lies_in(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
-        """What was named, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
+    def parents_of(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
+        """A name, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
         fits = set(at.path) & GLOB and not (at.is_local and os.path.lexists(at.path))
         if at.is_local and (fits or not os.path.islink(at.path)):
             inside = {os.path.dirname(os.path.abspath(one.path)) for one in (files if fits else [at])}
@@ -248,14 +248,14 @@ class Tables:
             folders = store_of(at).folders(folders[0])
         return at, folders
 
-    def walked(self, named: Location, folder: str, below: Sequence[str]) -> None:
+    def note_folder(self, named: Location, folder: str, below: Sequence[str]) -> None:
         """Notice a table in a local folder, at `named` or below it, by the names of the folders in it."""
         kind = table_in(Location(folder), below)
         if kind is not None:
             is_named = folder.rstrip(os.sep) == named.path.rstrip(os.sep)
             self.add(Table(kind, os.path.abspath(folder), str(named), "is" if is_named else "holds"))
 
-    def listed(self, named: Location, entries: Iterable[tuple[str, bool]], recursive: bool = True) -> None:
+    def note_listing(self, named: Location, entries: Iterable[tuple[str, bool]], recursive: bool = True) -> None:
         """Notice tables in a listing of a storage: (path, whether it is a file) of all below `named`."""
         inside: dict[str, list[str]] = {}
         for path, is_file in entries:
@@ -348,14 +348,14 @@ class Tables:
             "or read every file as it is with " + self.refuses,
         )
 
-    def refuse(self, at: Location, target: Location, force: bool) -> None:
+    def check_target(self, at: Location, target: Location, force: bool) -> None:
         """Raise TableFormatError if writing `target` would change a file of a table, unless forced."""
-        table = None if force else self.above(target)
+        table = None if force else self.enclosing_table(target)
         if table is not None:
             raise TableFormatError(at, _sizes(table))
 
     def notes(self) -> list[str]:
-        """What those are told who look at filters only: of the tables, or else of what footers say."""
+        """Notes for functions that read filters only: on the tables, or else on tables that footers name."""
         if not self.found:
             return list(self._footers.values())
         table, text = self._first()
@@ -382,37 +382,37 @@ class Tables:
         return list(texts.values())
 
     def _first(self) -> tuple[Table, str]:
-        """The table that is told of, and how; the others are counted."""
+        """The table for a message, and its words; the others are counted."""
         tables = sorted(self.found.values(), key=lambda table: (table.relation == "holds", table.folder))
         if len(tables) == 1 or tables[0].relation != "holds":
             return tables[0], str(tables[0])
         return tables[0], f"holds {len(tables):,} tables, such as the {tables[0].kind} table {tables[0].folder}"
 
 
-def refusing(raw_files: bool, how: str = RAW_FILES) -> Tables | None:
-    """What reading rows looks with; None where files are to be read as they are, as `how` says to ask for."""
+def read_guard(raw_files: bool, how: str = RAW_FILES) -> Tables | None:
+    """The check for reading rows; None where files are read as they are, by the option that `how` names."""
     return None if raw_files else Tables(refuses=how)
 
 
-def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
-    """What writing looks with, before any work: copies of dead files are refused, of changes see `change`."""
-    return refusing(raw_files or force) if copies else Tables()
+def write_guard(copies: bool, raw_files: bool, force: bool) -> Tables | None:
+    """The check before writing: copies of dead files are refused, for changes see `change`."""
+    return read_guard(raw_files or force) if copies else Tables()
 
 
 def named_as_files(named: Sequence[Location]) -> str | None:
     """That what is to be changed belongs to a table, and what to name instead; None where it does not."""
     tables = Tables()
-    tables.around((at, [_fixed_part(at)]) for at in named)
+    tables.check_paths((at, [_fixed_part(at)]) for at in named)
     if not tables.found:
         return None
     table, text = tables._first()
     copies = parameter("output") + " with " + parameter("raw_files", True)
     files = ". For its files as they are give " + copies + ", or " + parameter("in_place", True) + " with "
-    return f"{table.named} {text}; {_way(table)}" + files + parameter("force", True)
+    return f"{table.named} {text}; {_reading_advice(table)}" + files + parameter("force", True)
 
 
 def _fixed_part(at: Location) -> Location:
-    """A file or folder; of a pattern the folder below which it looks."""
+    """A file or folder; of a pattern the folder above it."""
     if at.is_local and os.path.lexists(at.path):
         return at
     path = at.path
@@ -422,15 +422,15 @@ def _fixed_part(at: Location) -> Location:
 
 
 def _sizes(table: Table) -> str:
-    return f"{table}, whose log holds file sizes; {_way(table)}, or give " + parameter("force", True)
+    return f"{table}, whose log holds file sizes; {_reading_advice(table)}, or give " + parameter("force", True)
 
 
-def _way(table: Table) -> str:
+def _reading_advice(table: Table) -> str:
     return "rewrite it through the table" if table.kind == "Hudi" else _ADVICE[table.kind].format(folder=table.folder)
 
 
 def without_data(folder: Location) -> str | None:
-    """What to say of a folder that has no Parquet file in it, if it is a table's."""
+    """The message on a folder without a Parquet file, if it is a table's."""
     kind = table_in(folder, SIGNS)
     if kind is None:
         return None

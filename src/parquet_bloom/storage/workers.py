@@ -25,7 +25,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def undisturbed(work: Callable[[], R], interrupted: Callable[[], None] = lambda: None) -> R:
+def run_ignoring_signals(work: Callable[[], R], interrupted: Callable[[], None] = lambda: None) -> R:
     """Do work in a thread of its own, where no signal can end it at any odd place; raises what it raises.
 
     interrupted  called when a signal wants to end this thread; that happens when the work has ended
@@ -145,7 +145,9 @@ def _put(out: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:
     return False
 
 
-def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, room: int) -> Generator[R, None, None]:
+def chain_results(
+    work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, room: int
+) -> Generator[R, None, None]:
     """The results of all keys, one after the other; the next `threads` keys run ahead, each by `room` results.
 
     Whoever leaves the iterator early, by an error too, waits only for the results that are being made.

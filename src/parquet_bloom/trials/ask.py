@@ -1,4 +1,4 @@
-"""Which engine uses filters on which type of column: what is known, or what files with lying filters show.
+"""Reports which engine uses filters on which type of column: by known facts, or by files with lying filters.
 
 for each kind of column     a control file, and the same file whose filters deny everything (trials.samples)
 for each engine installed   a process of its own (trials.process), in which each question is asked of both:
@@ -30,11 +30,11 @@ from parquet_bloom.facts.known import (
     EngineFacts,
     facts_of,
     hazards,
-    known,
+    known_engines,
     questions_of,
     version_of,
 )
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.trials import samples
 from parquet_bloom.trials.process import EngineError, EngineProcess
 from parquet_bloom.trials.samples import write_pair
@@ -43,7 +43,7 @@ LOST = "lost"  # the engine crashed or hung over the question
 
 
 @dataclass(slots=True, repr=False)
-class EngineAnswer(Printed):
+class EngineAnswer(Result):
     """One question to one engine.
 
     kind      type of the column: "int64", "timestamp[us, UTC]", "decimal as FIXED", ...
@@ -64,7 +64,7 @@ class EngineAnswer(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class EngineInfo(Printed):
+class EngineInfo(Result):
     """One engine: which version the answers are of, and where they come from.
 
     installed  its version here; None if it is not installed
@@ -81,7 +81,7 @@ class EngineInfo(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class EngineHazard(Printed):
+class EngineHazard(Result):
     """Releases of an engine that break on right filters, or that write wrong ones.
 
     versions    [first, below] pairs: from the first on, and before the second; "" is open
@@ -110,7 +110,7 @@ class EngineHazard(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class EnginesReport(Printed):
+class EnginesReport(Result):
     """Engines, and what each answers.
 
     tested   whether the answers were found out by this call
@@ -138,7 +138,7 @@ def engines(
     kinds: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> EnginesReport:
-    """Tell which engine uses filters on which type of column.
+    """Report which engine uses filters on which type of column.
 
     names     of engines: duckdb, datafusion, spark, clickhouse, polars, pyarrow, daft, fastparquet, parquet_bloom
               and, without test, those that are known from sources alone; None: all, with test all that are installed
@@ -153,13 +153,13 @@ def engines(
     for kind in wanted:
         if kind not in KINDS:
             raise RequestError(parameter("kinds") + f" {kind!r} is not known; there are {', '.join(KINDS)}")
-    report = _tested(names, wanted, progress or (lambda name: None)) if test else _told(names, wanted)
+    report = _tested(names, wanted, progress or (lambda name: None)) if test else _known_report(names, wanted)
     report.hazards = _hazards(report, None if kinds is None else wanted)
     return report
 
 
 def _hazards(report: EnginesReport, kinds: Sequence[str] | None) -> list[EngineHazard]:
-    """The hazards of the report's engines, and of the versions that were asked, over some kinds (None: all)."""
+    """The hazards of the report's engines, and of their versions, over some kinds (None: all)."""
     versions = {engine.name: engine.version for engine in report.engines}
     found = []
     for one in hazards():
@@ -190,11 +190,11 @@ def _hazards(report: EnginesReport, kinds: Sequence[str] | None) -> list[EngineH
     return found
 
 
-def _told(names: Sequence[str] | None, kinds: Sequence[str]) -> EnginesReport:
+def _known_report(names: Sequence[str] | None, kinds: Sequence[str]) -> EnginesReport:
     report = EnginesReport(tested=False)
-    there = [facts.name for facts in known()]
+    there = [facts.name for facts in known_engines()]
     _check_names(names, there)
-    for facts in known():
+    for facts in known_engines():
         if names is not None and facts.name not in names:
             continue
         installed = version_of(ENGINES[facts.name]) if facts.name in ENGINES else None
@@ -249,7 +249,7 @@ def _tested(names: Sequence[str] | None, kinds: Sequence[str], progress: Callabl
 
 
 def _of_kind(process: EngineProcess, head: tuple[str, str, str], control: Path, denying: Path) -> list[EngineAnswer]:
-    """All questions over one kind. What ended the process once is not asked again over the same column."""
+    """All questions over one kind. A question that ended the process is not repeated over the same column."""
     answers = []
     for stored in STORED:
         lost = ""
@@ -263,7 +263,7 @@ def _of_kind(process: EngineProcess, head: tuple[str, str, str], control: Path, 
 def _ask(process: EngineProcess, about: tuple[str, str, str], control: Path, denying: Path) -> tuple[str, str]:
     """(answer, reason) of one question."""
     kind, stored, question = about
-    _, wanted = samples.asked(kind, question)
+    _, wanted = samples.question_values(kind, question)
     found = []
     for path in (control, denying):
         try:

@@ -22,7 +22,7 @@ _SHOWN = 200  # characters of what an engine says
 
 
 def answering(adapter: str) -> Callable[[Mapping[str, Any]], Answer]:
-    """What answers a question, by the module and class in trials.adapters; {"error": what the engine said} if not."""
+    """Answer a question by the module and class in trials.adapters; {"error": the engine's text} if that fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks us ends us
     module, _, name = adapter.partition(":")
     engine: Adapter | None = None
@@ -36,28 +36,28 @@ def answering(adapter: str) -> Callable[[Mapping[str, Any]], Answer]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # of any kind: Rust's panics are no Exception
-            return {"error": _said(error)}, b""
+            return {"error": _error_text(error)}, b""
 
     return answer
 
 
-def _said(error: BaseException) -> str:
-    """What went wrong, in one short line."""
+def _error_text(error: BaseException) -> str:
+    """The error in one short line."""
     text = str(error) if isinstance(error, CannotAskError) else f"{type(error).__name__}: {first_line(error)}"
     return text[:_SHOWN]
 
 
 def _answer(engine: Adapter, question: Mapping[str, Any]) -> Any:
     if question["task"] == "count":
-        values, _ = samples.asked(question["kind"], question["question"])
+        values, _ = samples.question_values(question["kind"], question["question"])
         return engine.count(question["path"], COLUMNS[question["stored"]], question["question"], values)
     if question["task"] == "find":
-        return _found(engine, question["path"], question["where"])
+        return _run_query(engine, question["path"], question["where"])
     told = engine.tell(question["path"], question["where"])
     return {"read": told.read, "of": told.of, "note": told.note}
 
 
-def _found(engine: Adapter, path: str, where: str) -> dict[str, Any]:
+def _run_query(engine: Adapter, path: str, where: str) -> dict[str, Any]:
     """Run a query: how long it took, what it read, and a digest of its rows."""
     before = bytes_read()
     start = time.perf_counter()
@@ -69,7 +69,7 @@ def _found(engine: Adapter, path: str, where: str) -> dict[str, Any]:
 
 
 def bytes_read() -> int | None:
-    """Bytes that this process has asked the operating system for with read calls; None where nobody counts them."""
+    """Bytes that this process has read by calls of the operating system; None where it does not count them."""
     with contextlib.suppress(OSError), open("/proc/self/io") as file:
         return int(file.readline().split()[1])
     return None

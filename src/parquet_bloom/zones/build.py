@@ -30,10 +30,10 @@ from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.source.names import refuse_named
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.workers import chained, processors
+from parquet_bloom.storage.workers import chain_results, processors
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
 from parquet_bloom.zones.sources import Column, Data, Fragment, Identity, hashed_kind, open_data
 
@@ -134,7 +134,7 @@ def zone_batches_of(fragment: Fragment, columns: Sequence[Column], parameters: f
 
 
 @dataclass(slots=True, repr=False)
-class BuiltIndex(Printed):
+class BuiltIndex(Result):
     """One index that was written: where, over which column, and how large."""
 
     path: str
@@ -145,8 +145,8 @@ class BuiltIndex(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class BuildReport(Printed):
-    """What `build_index` did."""
+class BuildReport(Result):
+    """The report of `build_index`."""
 
     indexes: list[BuiltIndex] = field(default_factory=list)
     fragments: int = 0
@@ -159,7 +159,7 @@ class BuildReport(Printed):
 
 
 def index_path(folder: PathLike, column: str) -> str:
-    """Where the index of a column lies below a folder."""
+    """The path of a column's index below a folder."""
     return os.path.join(os.fspath(folder), column.replace("/", "%2F"), form.FILE_NAME)
 
 
@@ -213,14 +213,14 @@ def build_index(
     def work(fragment: Fragment) -> Iterator[ZoneBatch]:
         return zone_batches_of(fragment, data.columns, parameters)
 
-    with closing(chained(work, data.fragments, threads or processors(), _PIECES_AHEAD)) as pieces:
-        counted = _counted(pieces, data, progress)
+    with closing(chain_results(work, data.fragments, threads or processors(), _PIECES_AHEAD)) as pieces:
+        counted = _with_progress(pieces, data, progress)
         report.indexes = write_indexes(data, parameters, counted, output, overwrite, sync)
     report.seconds = time.perf_counter() - begun
     return report
 
 
-def _counted(pieces: Iterable[ZoneBatch], data: Data, progress: ProgressCallback | None) -> Iterator[ZoneBatch]:
+def _with_progress(pieces: Iterable[ZoneBatch], data: Data, progress: ProgressCallback | None) -> Iterator[ZoneBatch]:
     """The pieces as they are; a fragment is finished with the last column's last piece."""
     meter = Meter(progress, [getattr(f, "data_file", f"fragment {f.number}") for f in data.fragments])
     for piece in pieces:
@@ -273,7 +273,7 @@ def _description_of(data: Data, column: Column) -> dict[str, str]:
 
 
 def _located(number: int, identity: Identity, column: Column, output: PathLike) -> Identity:
-    """What the index says of a fragment; a local file also by its way from the index, as both may move."""
+    """The index's entry of a fragment; of a local file also its path relative to the index, as both may move."""
     identity = {"fragment": number, **identity}
     if os.path.isabs(identity["path"]):
         folder = os.path.dirname(os.path.abspath(index_path(output, column.name)))

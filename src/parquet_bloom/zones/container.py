@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.lance import checksum, checksum_offset, placeholder
-from parquet_bloom.format.literals import shown
+from parquet_bloom.format.literals import literal_text
 from parquet_bloom.format.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.output.atomic_file import AtomicFile, local_target
@@ -49,7 +49,7 @@ _MAY_LACK = {"relative", "rows", "chunk_crc32", "token"}
 
 
 class ZoneFile:
-    """A zone index, as it lies in a file; its filters stay there until they are asked.
+    """A zone index in its file; its filters are read when they are queried.
 
     parameters  what it says it was built with
     fragment, start, length   int64[zones], sorted by fragment and start
@@ -91,7 +91,7 @@ class ZoneFile:
 
     @cached_property
     def fragments(self) -> Fragments | None:
-        """What the index says of the files it was made of; None where it says nothing. Raises DamagedFileError."""
+        """The index's entries of its files; None where it has none. Raises DamagedFileError."""
         found = self._json(FRAGMENTS)
         if found is None:
             return None
@@ -100,21 +100,23 @@ class ZoneFile:
         for one in found:
             for key, wanted in _FRAGMENT.items():
                 if type(one.get(key)) is not wanted and (key not in _MAY_LACK or key in one):
-                    reason = f"a fragment's {key} is {shown(one.get(key))}, and no {wanted.__name__}"
+                    reason = f"a fragment's {key} is {literal_text(one.get(key))}, and no {wanted.__name__}"
                     raise DamagedFileError(self.path, reason)
             if any(type(n) is not int for n in [*one.get("rows", ()), *one.get("chunk_crc32", ())]):
                 raise DamagedFileError(
-                    self.path, f"a fragment's rows or checksums, of {shown(one['path'])}, are no numbers"
+                    self.path, f"a fragment's rows or checksums, of {literal_text(one['path'])}, are no numbers"
                 )
             if not 0 <= one["fragment"] < 1 << 48 or not _is_name(one["path"] + one.get("relative", "")):
-                raise DamagedFileError(self.path, f"no fragment is {shown(one['fragment'])}, {shown(one['path'])}")
+                raise DamagedFileError(
+                    self.path, f"no fragment is {literal_text(one['fragment'])}, {literal_text(one['path'])}"
+                )
         if len({one["fragment"] for one in found}) < len(found):
             raise DamagedFileError(self.path, "names a fragment twice")
         return found
 
     @cached_property
     def by_number(self) -> dict[int, dict[str, Any]]:
-        """What we wrote of each fragment."""
+        """Our entry of each fragment."""
         return {one["fragment"]: one for one in self.fragments or []}
 
     @cached_property
@@ -160,7 +162,7 @@ class ZoneFile:
                 yield part[ranked[places]], stack
 
     def admits(self, asked: Sequence[NDArray[np.uint64]], zones: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Ask zones: bool[questions, zones], True where any hash of a question may be in the zone.
+        """Query zones: bool[questions, zones], True where any hash of a question may be in the zone.
 
         asked  one array of hashes a question; none at all: certainly not there
         """
@@ -205,7 +207,7 @@ def _any_in(stack: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np
 
 
 def _reader_of(path: str) -> ZoneReader:
-    """Who reads a file: we ourselves where a checksum of ours says that it is whole, else another process.
+    """The reader of a file: this process where a checksum of ours proves that it is whole, else another process.
 
     Raises StorageError; DamagedFileError where the checksum says otherwise.
     """

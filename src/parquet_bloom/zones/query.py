@@ -17,8 +17,8 @@ from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, terms_of
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import as_predicate
-from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.storage.shown import line_of
+from parquet_bloom.source.results import Result, table_of
+from parquet_bloom.storage.display import line_of
 from parquet_bloom.zones.match import check_sources, cover_of, covers_of_dataset, find_indexes
 from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.sources import is_lance, leaves_of_arrow
@@ -42,8 +42,8 @@ class Zone(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Matches(Printed):
-    """What `query_index` found.
+class Matches(Result):
+    """The zones that `query_index` found.
 
     zones      that may match, in order; with indexes over several columns, the parts of zones
     rows       that these span
@@ -104,7 +104,7 @@ def query_index(
     _same_data(covers)
     leaves = tuple(replace(_leaf(cover), index=i) for i, cover in enumerate(covers))
     names = {cover.path for cover in covers}
-    bound = bind(_only(tree, names), Schema(leaves))
+    bound = bind(_indexed_parts(tree, names), Schema(leaves))
     paths: dict[int, str] = {}
     numbers: set[int] = set()
     for cover in covers:
@@ -168,12 +168,12 @@ def _leaf(cover: Cover) -> Leaf:
     return replace(leaves[0], path=cover.path)
 
 
-def _only(tree: Predicate, names: set[tuple[str, ...]]) -> Predicate:
+def _indexed_parts(tree: Predicate, names: set[tuple[str, ...]]) -> Predicate:
     """The predicate with parts over other columns, of which nothing is known here, as Unknown."""
     if isinstance(tree, And | Or):
-        return type(tree)(tuple(_only(part, names) for part in tree.parts))
+        return type(tree)(tuple(_indexed_parts(part, names) for part in tree.parts))
     if isinstance(tree, Not):
-        return Not(_only(tree.part, names))
+        return Not(_indexed_parts(tree.part, names))
     if isinstance(tree, Unknown):
         return Unknown(tree.text, tree.reason)  # its names may be columns of the data
     return tree if tree.path in names else Unknown(str(tree), "no index over this column was given")

@@ -1,4 +1,4 @@
-"""Rows by way of a zone index: row groups, and inside them pages, that overlap a surviving zone.
+"""Reads rows with a zone index: row groups, and inside them pages, that overlap a surviving zone.
 
     check -> row groups -> zones that may match -> the pages that hold their rows -> rows filtered
 
@@ -275,7 +275,7 @@ def _cut(column: pa.ChunkedArray, held: NDArray[np.int64], ranges: RowRanges) ->
 
 @dataclass(slots=True)
 class PagesRead:
-    """Of row groups that were read by pages: how many of their pages were, and what was left."""
+    """The pages of row groups that were read by pages: how many were read, and how many were skipped."""
 
     read: int = 0
     left: int = 0
@@ -283,7 +283,7 @@ class PagesRead:
 
 
 class IndexedScan(Scan):
-    """A Scan that asks zone indexes too.
+    """A Scan that queries zone indexes too.
 
     pages  what reading by pages saved, so far
     """

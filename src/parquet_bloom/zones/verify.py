@@ -1,4 +1,4 @@
-"""Zone indexes looked at, and held against their data: does every row lie in a zone that admits it?
+"""Inspects zone indexes, and verifies them against their data: each row must lie in a zone that admits it.
 
 A wrong zone makes every reader lose rows, Lance's own too, so `verify_index` asks for each stored
 value, each null and each row number. This finds what no inspection can: an index of other data
@@ -27,7 +27,7 @@ from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_r
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import clear_below
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand
 from parquet_bloom.zones.container import ZoneFile
@@ -40,7 +40,7 @@ from parquet_bloom.zones.match import (
     find_indexes,
     numbers_of,
     open_dataset,
-    opened,
+    open_indexed_file,
     sources_of,
 )
 from parquet_bloom.zones.reader import lance_errors, pylance
@@ -57,7 +57,7 @@ from parquet_bloom.zones.stretches import Cover, zone_at, zones_of
 
 
 @dataclass(slots=True, repr=False)
-class ZoneInfo(Printed):
+class ZoneInfo(Result):
     """One zone, in the words of the format.
 
     bytes      of its filter; bits how many of them are set, fpp the false positive rate these give
@@ -76,8 +76,8 @@ class ZoneInfo(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class IndexInfo(Printed):
-    """What an index file holds.
+class IndexInfo(Result):
+    """The content of an index file.
 
     version      of the Lance file format
     column, type, fragments   what we wrote into it; None in indexes of others
@@ -105,7 +105,7 @@ class IndexInfo(Printed):
 
 
 def inspect_index(path: PathLike) -> IndexInfo:
-    """Read an index file and say what is in it; the data are not looked at. Raises DamagedFileError, StorageError."""
+    """Describe an index file; the data are not read. Raises DamagedFileError, StorageError."""
     file = ZoneFile(str(path))
     zones = [
         ZoneInfo(*zone)
@@ -124,7 +124,7 @@ def inspect_index(path: PathLike) -> IndexInfo:
                 zone.problems.append(f"has_null is {zone.has_null}, its null bitmap has {zone.nulls}")
     for places, stack in file.stacks(np.arange(file.zones)):
         for i, at in enumerate(places.tolist()):
-            _look(zones[at], None if stack is None else stack[i], file.parameters.num_bytes)
+            _verify_fragment(zones[at], None if stack is None else stack[i], file.parameters.num_bytes)
     column = file.column or {}
     return IndexInfo(
         file.path,
@@ -140,7 +140,7 @@ def inspect_index(path: PathLike) -> IndexInfo:
     )
 
 
-def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> None:
+def _verify_fragment(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> None:
     if blocks is None:
         zone.problems.append("its filter is no positive multiple of 32 bytes; it admits everything")
         return
@@ -156,7 +156,7 @@ def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> Non
 
 
 @dataclass(slots=True, repr=False)
-class VerifiedIndex(Printed):
+class VerifiedIndex(Result):
     """The verdict on one index.
 
     rows       live rows of the fragments it is of; values those that are no nulls
@@ -183,7 +183,7 @@ class VerifiedIndex(Printed):
 
     @property
     def reason(self) -> str:
-        """What is wrong, with counts; empty if nothing is."""
+        """The faults, with counts; "" if there are none."""
         parts = (
             (self.outside, "rows lie in no zone"),
             (self.missed, "stored values are denied"),
@@ -238,7 +238,7 @@ def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tupl
         raise StaleIndexError(cover.file.path, f"{left} of its files are not among those given")
     found: list[tuple[Fragment, Column]] = []
     for file, number in numbers.items():
-        with opened(cover.file, file, root) if data is None else OpenFile(file) as source:
+        with open_indexed_file(cover.file, file, root) if data is None else OpenFile(file) as source:
             check_content(cover, number, source)
             leaf = find_leaf(source.footer().leaves, cover.path)
         found.append((ParquetFragment(number, file), Column(leaf, cover.kind)))
@@ -246,7 +246,7 @@ def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tupl
 
 
 def lance_fragments(cover: Cover, dataset: Any) -> list[tuple[Fragment, Column]]:
-    """The fragments of a data set that an index may speak for, after the checks that tell. Raises StaleIndexError."""
+    """The fragments of a data set that an index may cover, after its checks. Raises StaleIndexError."""
     if cover.file.column is not None:
         check = check_dataset(cover, dataset)
         numbers = check if cover.fragments is None else check & cover.fragments
@@ -259,7 +259,7 @@ def lance_fragments(cover: Cover, dataset: Any) -> list[tuple[Fragment, Column]]
 
 
 def verify_cover(cover: Cover, fragments: Sequence[tuple[Fragment, Column]]) -> VerifiedIndex:
-    """Ask an index for every row of some fragments."""
+    """Query an index for every row of some fragments."""
     verdict = VerifiedIndex(cover.file.path, ".".join(cover.path), len(fragments))
     known = None if cover.fragments is not None else {fragment.number for fragment, _ in fragments}
     if known is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.advice.advise import Advice, advise_on
-from parquet_bloom.advice.survey import spread
+from parquet_bloom.advice.survey import evenly_spread
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.filters.each_file import open_logged
@@ -24,8 +24,8 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
-from parquet_bloom.source.names import words_of
-from parquet_bloom.source.source import CallSource, Found
+from parquet_bloom.source.names import paths_of_source
+from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
@@ -149,7 +149,7 @@ def outliers_of(file: FileInfo) -> list[FilterInfo]:
 
 
 def points_of(file: FileInfo) -> tuple[list[Point], int]:
-    """Where split block filters lie between size and rate, near ones as one; and how many have no place there.
+    """Split block filters as points of size and rate, near ones as one; and how many have no point.
 
     Those have no distinct value, no bit that is clear, or are of another kind.
     """
@@ -201,7 +201,7 @@ class Layout:
 
     @property
     def tail(self) -> int:
-        """Where the last column chunk ends."""
+        """The end of the last column chunk."""
         return int(self.ends[self.kinds == CHUNK].max(initial=0))
 
     def cells(self, low: int, high: int, n: int) -> NDArray[np.float64]:
@@ -291,7 +291,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a page is asked for; fields as `write_report` has them."""
+    """The request for a page; fields as `write_report` has them."""
 
     source: CallSource
     where: Any
@@ -300,10 +300,10 @@ class Request:
 
 
 def gather(request: Request, output: str) -> Content:
-    """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
+    """Read a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
     source = request.source
-    found = source.found(refuses=RAW_FILES)
-    stored = _stored(found)
+    found = source.resolve(refuses=RAW_FILES)
+    stored = _stored_files(found)
     files = stored.files
     _refuse_source(files, output)
     advice = advise_on(stored, source, progress=request.progress)
@@ -313,13 +313,13 @@ def gather(request: Request, output: str) -> Content:
         same: Any = found.snapshot if found.has_log else source
         verdicts = check(same, request.where, progress=request.progress)
         matching = count(same, request.where, progress=request.progress) if request.count_rows else None
-    some = spread(files)
+    some = evenly_spread(files)
     largest = _largest(some)
     file = inspect([largest], raw_files=True, progress=request.progress).files[0]
     with open_logged(largest) as opened:
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
-    named = [os.fspath(one) for one in several(words_of(source))]
+    named = [os.fspath(one) for one in several(paths_of_source(source))]
     return Content(
         named,
         None if request.where is None else str(request.where),
@@ -335,7 +335,7 @@ def gather(request: Request, output: str) -> Content:
     )
 
 
-def _stored(found: Found) -> Found:
+def _stored_files(found: ResolvedSource) -> ResolvedSource:
     """Without rows that a table's log holds itself, of which no file can be shown or changed."""
     files = [file for file in found.snapshot.files if file.stored]
     return replace(found, snapshot=replace(found.snapshot, files=files))
@@ -351,7 +351,7 @@ def _refuse_source(files: Sequence[DataFile], output: str) -> None:
 
 
 def _largest(files: Sequence[DataFile]) -> DataFile:
-    """The largest file whose footer can be read: there is one, or `advise` had given an error."""
+    """The largest file whose footer can be read: there is one, or `advise` had raised an error."""
 
     def size(file: DataFile) -> int:
         try:
@@ -380,7 +380,7 @@ _STEPS = (  # what is left, and by which evidence
 
 @dataclass(slots=True)
 class Step:
-    """What is left after one kind of evidence; bytes are compressed, of column chunks."""
+    """The rest after one kind of evidence; bytes are compressed, of column chunks."""
 
     name: str
     files: int
@@ -390,7 +390,7 @@ class Step:
 
 
 def steps_of(verdicts: Verdicts) -> list[Step]:
-    """All of the data set, then what is left after each kind of evidence.
+    """All of the data set, then the rest after each kind of evidence.
 
     A file that a table's log excludes was not opened: it counts as one row group, with the log's rows and bytes.
     """

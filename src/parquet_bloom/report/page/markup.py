@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from parquet_bloom.report.text import json_text, visible
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 WIDE = 7  # columns of a table whose rows become blocks on a narrow screen
 MOST_ROWS = 200  # of a table; a page stays small whatever the files hold
@@ -24,8 +24,8 @@ Child = Element | str | None
 Cell = tuple[str, float] | str  # what is shown, and what it is sorted by where that is a number
 
 
-def shown(text: str, most: int = _MOST_TEXT) -> str:
-    """A text of a file or a person, safe to be looked at: no secret, no invisible character, cut in its middle."""
+def display_text(text: str, most: int = _MOST_TEXT) -> str:
+    """A text of a file or a person, safe for display: no secret, no invisible character, cut in its middle."""
     text = visible(without_secret(text))
     if len(text) <= most:
         return text
@@ -34,7 +34,7 @@ def shown(text: str, most: int = _MOST_TEXT) -> str:
 
 def name(text: str) -> str:
     """A name that stands in a table or a picture."""
-    return shown(text, _MOST_NAME)
+    return display_text(text, _MOST_NAME)
 
 
 def element(tag: str, *children: Child, **attributes: object) -> Element:
@@ -46,16 +46,16 @@ def element(tag: str, *children: Child, **attributes: object) -> Element:
     for key, value in attributes.items():
         if value is not None:
             text = f"{value:.2f}" if isinstance(value, float) else str(value)
-            made.set(key.rstrip("_").replace("_", "-"), shown(text))
+            made.set(key.rstrip("_").replace("_", "-"), display_text(text))
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
             made.append(child)
             last = child
         elif child is not None and last is None:
-            made.text = (made.text or "") + shown(child)
+            made.text = (made.text or "") + display_text(child)
         elif child is not None and last is not None:
-            last.tail = (last.tail or "") + shown(child)
+            last.tail = (last.tail or "") + display_text(child)
     return made
 
 
@@ -86,9 +86,9 @@ def json_in_script(value: Any) -> str:
 
 def _all_shown(value: Any, most: int) -> Any:
     if isinstance(value, str):
-        return shown(value, most)
+        return display_text(value, most)
     if isinstance(value, dict):
-        return {shown(key): _all_shown(one, most) for key, one in value.items()}
+        return {display_text(key): _all_shown(one, most) for key, one in value.items()}
     return [_all_shown(one, most) for one in value] if isinstance(value, list | tuple) else value
 
 
@@ -129,7 +129,7 @@ def _cell(cell: Cell, first: bool, heading: str | None) -> Element:
 
 
 def figure(picture: Element, caption: str, *behind: Element, controls: Element | None = None) -> Element:
-    """A picture with its caption, the line that tells of the mark one is at, and the tables behind it."""
+    """A picture with its caption, the line that describes the current mark, and the tables behind it."""
     tables = element("details", element("summary", "The table behind this picture"), *behind) if behind else None
     return element(
         "figure",

@@ -17,9 +17,9 @@ from parquet_bloom.report.added import print_added, print_columns, print_commits
 from parquet_bloom.report.page.markup import element
 from parquet_bloom.report.skipping import adding, line, print_checked, summed, summed_headings, unfiltered_lines
 from parquet_bloom.report.text import drawn_by, failure_lines, plural, ranges, share, size
-from parquet_bloom.source.names import Typed
+from parquet_bloom.source.names import ShellCommand
 from parquet_bloom.source.results import plain
-from parquet_bloom.storage.shown import counted, filled
+from parquet_bloom.storage.display import filled, quantity
 
 _ROWS = 20  # of a table
 _LINES = 40
@@ -47,7 +47,7 @@ class Sheet:
     def paste(self, text: str, style: str = "") -> None:
         """A command, to be pasted, as the Python that does the same: never cut."""
         self._end_lines()
-        self._parts.append(element("pre", text.python if isinstance(text, Typed) else text))
+        self._parts.append(element("pre", text.python if isinstance(text, ShellCommand) else text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> None:
         """A table, of many rows the first."""
@@ -140,7 +140,7 @@ def _draw_status(report: Any, sheet: Sheet) -> None:
 
 
 def _draw_verdicts(verdicts: Any, sheet: Sheet) -> None:
-    """What is read, row group by row group or else by file; then what is skipped, summed by reason."""
+    """Draw the row groups that are read, or their files; then the skipped ones, summed by reason."""
     left = [v for v in verdicts if not v.skipped]
     many = len({v.path for v in verdicts}) > 1
     if len(left) > _ROWS:
@@ -215,9 +215,8 @@ def _draw_engines(report: Any, sheet: Sheet) -> None:
 
 
 def _draw_built(report: Any, sheet: Sheet) -> None:
-    sheet.say(
-        f"{counted(len(report.indexes), 'indexes')} over {plural(report.fragments, 'fragment')}, {report.seconds:.2f} s"
-    )
+    over = plural(report.fragments, "fragment")
+    sheet.say(f"{quantity(len(report.indexes), 'indexes')} over {over}, {report.seconds:.2f} s")
     rows = [(one.column, one.type, f"{one.zones:,}", size(one.bytes), one.path) for one in report.indexes]
     sheet.table(("column", "type", "zones", "bytes", "file"), rows, (2, 3))
 

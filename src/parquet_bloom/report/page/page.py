@@ -33,7 +33,7 @@ from parquet_bloom.report.page.markup import (
 from parquet_bloom.report.page.sections import paragraph, section
 from parquet_bloom.report.text import plural, size
 from parquet_bloom.search.check import totals
-from parquet_bloom.source.results import Printed, plain
+from parquet_bloom.source.results import Result, plain
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import ProgressCallback
@@ -45,7 +45,7 @@ from parquet_bloom.trials.ask import EngineInfo
 
 
 @dataclass(slots=True, repr=False)
-class ReportPage(Printed):
+class ReportPage(Result):
     """A page that was written.
 
     path, bytes  of the page
@@ -170,7 +170,7 @@ def _body(content: Content, title: str) -> list[Element]:
 
 
 def data_of(content: Content) -> dict[str, Any]:
-    """What the page shows, for programs: the JSON in the element `data`. Lists hold 200 entries at most."""
+    """The content of the page for programs: the JSON in the element `data`. Lists have 200 entries at most."""
     advice, file, layout = plain(content.advice), plain(content.file), content.layout
     for key in ("columns", "flags", "failed"):
         advice[key] = advice[key][:MOST_ROWS]
@@ -243,10 +243,10 @@ def write_report(
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:
         out.write(text)
-    return _told(path, len(text), content)
+    return _report_page(path, len(text), content)
 
 
-def _told(path: str, size: int, content: Content) -> ReportPage:
+def _report_page(path: str, size: int, content: Content) -> ReportPage:
     advice, verdicts = content.advice, content.verdicts
     page = ReportPage(path, size, advice.files, content.file.path, advice.advised)
     failed = list(advice.failed)

@@ -10,7 +10,7 @@ from parquet_bloom.edit.sample import Interval
 from parquet_bloom.report.advice import filters_today, in_percent, in_seconds
 from parquet_bloom.report.page import pictures
 from parquet_bloom.report.page.content import COLUMNS, KINDS, LEVELS, Content, fill_of, outliers_of, points_of, steps_of
-from parquet_bloom.report.page.markup import Cell, Child, element, figure, name, shown, table
+from parquet_bloom.report.page.markup import Cell, Child, display_text, element, figure, name, table
 from parquet_bloom.report.text import count, failure_lines, plural, share, size
 
 _LINES = 50  # of flags, commands and failures
@@ -74,7 +74,7 @@ def first(content: Content) -> Element:
 
 
 def _command(command: str) -> str:
-    if len(shown(command)) > _MOST_COMMAND:
+    if len(display_text(command)) > _MOST_COMMAND:
         return "the command is too long for this page; parquet-bloom advise prints it"
     return command
 
@@ -140,7 +140,7 @@ def _number(one: Interval) -> Cell:
 
 
 def cost(content: Content) -> Element | None:
-    """What filters take today, what those that are advised would take; None where there are neither."""
+    """The bytes of today's filters, and of the advised ones; None where there are neither."""
     advised = [column for column in content.advice.columns if column.advised]
     sums = [Interval(0.0, 0.0, 0.0)] * 2
     for column in advised:

@@ -36,8 +36,8 @@ from parquet_bloom.errors import (
 from parquet_bloom.extras import to_install
 from parquet_bloom.source.history import described
 from parquet_bloom.source.snapshot import Change
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.log import Actions, Add, LogFiles, TableFolder, read_commits, read_file
 
@@ -119,7 +119,7 @@ class Transaction:
         hooks = library.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
         failure: BaseException | None = None
         try:
-            table = opened(self._folder, version, self._identity)
+            table = open_delta_table(self._folder, version, self._identity)
             table.create_write_transaction(
                 self._actions(),
                 mode="append",
@@ -147,7 +147,7 @@ class Transaction:
                 return None
             data = read_file(at)
         except Exception as error:
-            said = _told(failure or error)
+            said = _error_text(failure or error)
             reason = f"nobody can tell whether version {version} is this commit ({said}); its files stay"
             raise UnknownCommitError(self._folder.at, without_secret(reason)) from error
         if failure is None and self._token.encode() not in data:
@@ -161,7 +161,7 @@ class Transaction:
             return UnknownCommitError(self._folder.at, "deltalake committed, but the log does not have the version yet")
         if isinstance(failure, ParquetBloomError):  # it was not even opened
             return failure
-        said = without_secret(_told(failure))
+        said = without_secret(_error_text(failure))
         if self._folder.at.is_local or isinstance(failure, self._library.refusals):
             return StorageError(self._folder.at, f"deltalake did not commit: {said}; nothing was committed")
         # What was sent may still arrive.
@@ -195,8 +195,8 @@ def _size(change: Change) -> int | None:
         raise storage_error(change.location, error) from error
 
 
-def _told(error: BaseException) -> str:
-    """What an error says; also the system's reason, which deltalake has on a line further down."""
+def _error_text(error: BaseException) -> str:
+    """The text of an error, with the system's reason, which deltalake has on a line further down."""
     reason = _REASON.search(str(error))
     said = first_line(error)
     return said if reason is None or reason[1] in said else f"{said}: {reason[1]}"
@@ -208,7 +208,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 class _Library:
-    """What is taken from deltalake."""
+    """The functions that are used of deltalake."""
 
     def __init__(self) -> None:
         from deltalake import DeltaTable
@@ -230,13 +230,13 @@ def deltalake() -> _Library:
         raise RequestError(f"delta: a commit needs deltalake; {to_install('delta')}") from error
 
 
-def opened(folder: TableFolder, version: int, identity: str) -> Any:
+def open_delta_table(folder: TableFolder, version: int, identity: str) -> Any:
     """deltalake's own DeltaTable of a version.
 
     Raises TableFormatError, StorageError where deltalake does not open it, ConflictError where it is another table.
     """
     library = deltalake()
-    uri, options = named(folder)
+    uri, options = uri_and_options(folder)
     try:
         table = library.DeltaTable(uri, version=version, storage_options=options)
         table.schema()
@@ -244,7 +244,7 @@ def opened(folder: TableFolder, version: int, identity: str) -> Any:
     except BaseException as error:
         if not is_failure(error):
             raise
-        said = without_secret(_told(error))
+        said = without_secret(_error_text(error))
         kind = StorageError if isinstance(error, OSError) or not isinstance(error, Exception) else TableFormatError
         raise kind(folder.at, f"deltalake does not open it: {said}; nothing was committed") from error
     if found != identity:
@@ -254,14 +254,14 @@ def opened(folder: TableFolder, version: int, identity: str) -> Any:
 
 
 def check_log(folder: TableFolder) -> None:
-    """Raise StorageError where a commit cannot be written, as far as a local disk tells."""
+    """Raise StorageError where a commit cannot be written, as far as a local disk shows that."""
     log = folder.below("_delta_log")
     if log.is_local and os.path.isdir(log.path) and not os.access(log.path, os.W_OK | os.X_OK):
         raise StorageError(folder.at, f"the folder of its log, {log.path}, may not be written to; nothing was changed")
 
 
-def named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
-    """The table's URI and storage options for deltalake. Raises RequestError for storages that it is not given."""
+def uri_and_options(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
+    """The table's URI and storage options for deltalake. Raises RequestError for storages that it cannot reach."""
     at = folder.at
     if at.is_local:
         return Path(os.path.abspath(at.path)).as_uri(), None
@@ -320,7 +320,7 @@ _EMPTY = [
 ]
 
 
-def respelled(library: Any, paths: Sequence[str]) -> set[str]:
+def reencoded_paths(library: Any, paths: Sequence[str]) -> set[str]:
     """Those of the paths of add actions that come back otherwise, or that deltalake does not take.
 
     library  as tables.delta.commit.deltalake gives it
@@ -330,7 +330,7 @@ def respelled(library: Any, paths: Sequence[str]) -> set[str]:
         return set()
     try:
         with _temporary() as folder:
-            return _respelled(library, paths, folder)
+            return _reencoded(library, paths, folder)
     except OSError as error:
         raise StorageError(tempfile.gettempdir(), f"no table to try paths in: {first_line(error)}") from error
 
@@ -378,7 +378,7 @@ def _locked(folder: str) -> int | None:
     return fd
 
 
-def _respelled(library: Any, paths: Sequence[str], folder: Path) -> set[str]:
+def _reencoded(library: Any, paths: Sequence[str], folder: Path) -> set[str]:
     folder.mkdir(exist_ok=True)
     try:
         added, removed = _written(library, [unquote(path) for path in paths], folder / "table")
@@ -391,12 +391,12 @@ def _respelled(library: Any, paths: Sequence[str], folder: Path) -> set[str]:
         if len(paths) == 1:
             return set(paths)
         half = len(paths) // 2
-        return _respelled(library, paths[:half], folder / "a") | _respelled(library, paths[half:], folder / "b")
+        return _reencoded(library, paths[:half], folder / "a") | _reencoded(library, paths[half:], folder / "b")
     return {path for path, *written in pairs if written != [path, path]}
 
 
 def _written(library: Any, plain: Sequence[str], folder: Path) -> tuple[list[str], list[str]]:
-    """What the log has of adds of these paths, and of removes of them."""
+    """The log's adds of these paths, and its removes of them."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_text("\n".join(map(json.dumps, _EMPTY)))

@@ -1,4 +1,4 @@
-"""What Delta's log says of a file's columns: types, partition values and bounds.
+"""Delta's statistics of a file's columns: types, partition values and bounds.
 
 A log keeps statistics as JSON, or as columns of a checkpoint; neither has values as files have them:
 
@@ -105,7 +105,7 @@ def read_schema(table: object, metadata: Mapping[str, Any], mapping: bool = True
 
 
 class _Reader:
-    """Reads one schema; `columns` grows along the way."""
+    """Reads one schema; `columns` grows meanwhile."""
 
     def __init__(self, mapped: bool) -> None:
         self._mapped = mapped
@@ -296,10 +296,10 @@ def rows_of(add: Add) -> int | None:
     """How many rows a file stores, deleted ones too; None: not known."""
     # As most writers begin; large tables have many files.
     first = _ROWS.match(add.stats) if isinstance(add.stats, str) else None
-    return int(first[1]) if first is not None else _count(_told(add).get("numRecords"))
+    return int(first[1]) if first is not None else _count(_statistics(add).get("numRecords"))
 
 
-def _told(add: Add) -> Mapping[str, Any]:
+def _statistics(add: Add) -> Mapping[str, Any]:
     """The statistics of a file; empty where there are none that can be read."""
     text: object = add.stats  # a line of JSON may have anything there
     if text is not None:
@@ -318,7 +318,7 @@ def _decoded(text: str) -> Mapping[str, Any]:
 
 
 class Bounds(Mapping[LeafPath, FileBounds]):
-    """The bounds of one file's leaves, read each time somebody asks."""
+    """The bounds of one file's leaves, read on each use."""
 
     def __init__(self, schema: Schema, add: Add) -> None:
         self._schema = schema
@@ -326,7 +326,7 @@ class Bounds(Mapping[LeafPath, FileBounds]):
 
     def _find(self, path: LeafPath) -> FileBounds | None:
         column = self._schema.columns.get(path)
-        return None if column is None else _bounds(column, _told(self._add), self._add.vector is None)
+        return None if column is None else _bounds(column, _statistics(self._add), self._add.vector is None)
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         found = self._find(path)

@@ -1,4 +1,4 @@
-"""A Delta table: its log, found, read, asked and committed to."""
+"""A Delta table: reads its log, and commits to it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import FilterCommit, History, Identities, Version, filter_commit
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.roots import Roots
-from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, first_name, new_name
+from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, first_name, new_name
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.tables.deletion_vector import AROUND, framed, positions
-from parquet_bloom.tables.delta.commit import check_log, commit, deltalake, named, opened, respelled
+from parquet_bloom.tables.delta.commit import (
+    check_log,
+    commit,
+    deltalake,
+    open_delta_table,
+    reencoded_paths,
+    uri_and_options,
+)
 from parquet_bloom.tables.delta.log import (
     Actions,
     Add,
@@ -58,7 +65,7 @@ _VERSION = b"\1"  # of files of vectors
 
 @dataclass(frozen=True, slots=True)
 class VectorDeletes:
-    """A file's deletes, read when somebody asks; source.snapshot.Deletes.
+    """A file's deletes, read when they are needed; source.snapshot.Deletes.
 
     file    whose rows they are
     stored  rows of that file; None: not known
@@ -310,16 +317,16 @@ def check_writable(table: object, state: State) -> None:
         raise TableFormatError(table, f"has features with which deltalake does not commit: {', '.join(unknown)}")
 
 
-def ways_of(folder: TableFolder, add: Add, at: Location, respelled: bool) -> Ways:
+def commit_modes_of(folder: TableFolder, add: Add, at: Location, respelled: bool) -> CommitModes:
     """How one file may get a new version. respelled: whether deltalake would write its path otherwise than the log."""
     reason = _refusal(folder, add, at)
     if not reason and respelled:
         reason = "its path is written in a way that deltalake would change"
-    return Ways(None, reason, reason) if reason else Ways("new-path")
+    return CommitModes(None, reason, reason) if reason else CommitModes("new-path")
 
 
 def _lost(add: Add) -> list[str]:
-    """What an entry has beside what deltalake writes, and hints."""
+    """The fields of an entry that deltalake would not write, except hints."""
     tags = {str(name) for name in dict(add.others.get("tags") or ())}
     return sorted({name for name in add.others if name != "tags"} | {f"the tag {tag}" for tag in tags - _HINTS})
 
@@ -406,25 +413,25 @@ class DeltaTable:
         """When the files came, by all commits that the log still has. Raises StorageError, TableFormatError."""
         return read_history(self._folder, snapshot)
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version.
 
         Raises TableFormatError where the whole table refuses, RequestError where deltalake is not installed, or cannot
         be given the storage, StorageError where its log may not be written to.
         """
         library = deltalake()
-        named(self._folder)
+        uri_and_options(self._folder)
         check_log(self._folder)
         version = int(snapshot.version)
         check_writable(self.name, self._state(LogFiles(self._folder), version))
         if self._opened != (version, snapshot.identity):  # what deltalake refuses is told before any work
-            opened(self._folder, version, snapshot.identity)
+            open_delta_table(self._folder, version, snapshot.identity)
             self._opened = version, snapshot.identity
         unknown = [file.entry.path for file in snapshot.files if file.entry.path not in self._respelled]
-        changed = respelled(library, unknown)
+        changed = reencoded_paths(library, unknown)
         self._respelled |= {path: path in changed for path in unknown}
         return {
-            file.path: ways_of(self._folder, file.entry, file, self._respelled[file.entry.path])
+            file.path: commit_modes_of(self._folder, file.entry, file, self._respelled[file.entry.path])
             for file in snapshot.files
         }
 
@@ -440,7 +447,7 @@ class DeltaTable:
         RequestError, TableFormatError as `ways`.
         """
         try:
-            ways = self.ways(snapshot)
+            ways = self.commit_modes(snapshot)
             for change in changes:
                 if reason := ways[change.file.path].refusal:
                     raise TableFormatError(change.file, reason)

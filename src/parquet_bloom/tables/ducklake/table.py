@@ -26,7 +26,7 @@ from parquet_bloom.format.literals import read_instant
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.source.history import History
 from parquet_bloom.source.names import ORDINARY, TableAccess
-from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, beside, new_place
+from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside, location_beside
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.ducklake.catalog import FLAG, LIVE, NUMBER, TEXT, Catalog, Folders, Queries, catalog_of
@@ -56,7 +56,7 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
     """
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
     time = "?" if queries.is_sqlite else "CAST(? AS TIMESTAMPTZ)"
-    named = _Named(queries)
+    named = _NamedFiles(queries)
     for change in changes:
         entry: Entry = change.file.entry
         _unchanged(queries, change, entry)
@@ -77,7 +77,7 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
         )
 
 
-class _Named:
+class _NamedFiles:
     """The files that rows of all tables and snapshots name, as far as these rows do not change."""
 
     def __init__(self, queries: Queries) -> None:
@@ -91,7 +91,7 @@ class _Named:
         self._rows[posixpath.basename(entry.path)].pop(entry.id, None)
 
     def has(self, path: str) -> bool:
-        """Whether a row may name the file of this full path. A relative one is below a folder that is not looked up."""
+        """Whether a row may name the file of this full path. The folder of a relative one is not resolved."""
         return any(one in (None, path) for one in self._rows[posixpath.basename(path)].values())
 
 
@@ -103,7 +103,7 @@ def has_new_files(queries: Queries, changes: Sequence[Change]) -> bool:
 
 
 def check_new_files(changes: Sequence[Change]) -> None:
-    """Look at each new file once more: what deletes orphaned files may have been there before the commit.
+    """Check each new file once more: a clean-up of orphaned files may have run before the commit.
 
     Raises StorageError, RequestError for a change that a DuckLake table cannot have.
     """
@@ -185,7 +185,7 @@ class DuckLakeTable:
         """Nothing: a commit of ours leaves no sign in the catalog, and merged files have the snapshot of the oldest."""
         return History()
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """A new file always: deletes name their file by its id, and positions stay.
 
         Raises StorageError where the catalog may not be written to.
@@ -198,12 +198,12 @@ class DuckLakeTable:
         found = {}
         for file in snapshot.files:
             why = roots.no_change(file) if file.stored else ""
-            found[file.path] = Ways(None, why, why) if why else Ways("new-path", grown)
+            found[file.path] = CommitModes(None, why, why) if why else CommitModes("new-path", grown)
         return found
 
     def new_location(self, file: TableFile) -> Location:
         """A name beside the file's, with a part that no other has."""
-        return new_place(file)
+        return location_beside(file)
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Put new files in the place of old ones, in one transaction of the catalog; returns the latest snapshot's id.

@@ -32,7 +32,7 @@ from parquet_bloom.errors import (
     TableFormatError,
     first_line,
 )
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 # --- refused settings of a catalog ----------------------------------------------------------------
 #
@@ -143,7 +143,7 @@ def _guard_load(catalog: Any) -> None:
 
 
 @contextmanager
-def telling(table: str, *kept: type[Exception]) -> Iterator[None]:
+def translated_errors(table: str, *kept: type[Exception]) -> Iterator[None]:
     """Errors of pyiceberg and of what it uses become ours, in one line that names the table. kept: those that stay."""
     try:
         yield
@@ -156,7 +156,7 @@ def telling(table: str, *kept: type[Exception]) -> Iterator[None]:
     except NotInstalledError as error:
         raise RequestError(f"{table}: {first_line(error)}") from error
     except (ValidationError, NotImplementedError, ValueError, TypeError, KeyError) as error:
-        raise TableFormatError(table, f"has metadata that pyiceberg cannot read: {_told(error)}") from error
+        raise TableFormatError(table, f"has metadata that pyiceberg cannot read: {_error_text(error)}") from error
     except Exception as error:  # a catalog's client has errors of its own: SQL's, HTTP's, AWS's
         said = without_secret(first_line(error))
         if _NO_CATALOG.search(said) is not None:
@@ -165,8 +165,8 @@ def telling(table: str, *kept: type[Exception]) -> Iterator[None]:
         raise StorageError(table, said) from error
 
 
-def _told(error: Exception) -> str:
-    """What an error says; of pydantic's, what is wrong with which value."""
+def _error_text(error: Exception) -> str:
+    """The text of an error; of pydantic's, each value with its fault."""
     lines = [line.strip() for line in str(error).splitlines()]
     return without_secret("; ".join(lines[:3]) if len(lines) > 2 else first_line(error))
 
@@ -181,12 +181,12 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog as pyiceberg's configuration and these properties tell; none is made. Metadata cannot add any.
+    """Open a catalog by pyiceberg's configuration and these properties; none is made. Metadata cannot add any.
 
     Raises RequestError; StorageError where its database is missing.
     """
     try:
-        with telling(f"iceberg:{name}", ValueError, KeyError, NotInstalledError):
+        with translated_errors(f"iceberg:{name}", ValueError, KeyError, NotInstalledError):
             known = {**(Config().get_catalog_config(name) or {}), **properties}
             if _MAKES_TABLES not in known:  # else to look at a table would make a catalog of any database
                 _check_database(name, str(known.get("uri", "")))
@@ -202,7 +202,7 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _check_database(name: str, uri: str) -> None:
-    """Raise StorageError where a file of SQLite is missing, which would be made by being asked."""
+    """Raise StorageError where a file of SQLite is missing, which a query would make."""
     if find_spec("sqlalchemy") is None:
         return  # pyiceberg says what to install
     found = _SQLITE.fullmatch(uri)
@@ -212,7 +212,7 @@ def _check_database(name: str, uri: str) -> None:
 
 def refresh(table: Table, shown: str) -> None:
     """Read a table's metadata as they are now. Raises RequestError where it is gone, as `telling` for the rest."""
-    with telling(shown):
+    with translated_errors(shown):
         try:
             table.refresh()
         except NoSuchTableError as error:
@@ -225,7 +225,7 @@ def refresh(table: Table, shown: str) -> None:
 
 @contextmanager
 def released(catalog: Catalog) -> Iterator[None]:
-    """Afterwards a catalog keeps no connection; it opens one when it is asked again.
+    """Afterwards a catalog keeps no connection; the next query opens one.
 
     Otherwise each call would leave one with the database or server, until Python collects garbage. Catalogs of others
     stay open: theirs need not be of use when they were closed.

@@ -40,10 +40,10 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots
-from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, beside
+from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import side_by_side, storage_error
-from parquet_bloom.storage.shown import without_secret
-from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, telling
+from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, translated_errors
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of, first_named
@@ -90,7 +90,7 @@ class Swap:
         return self.path == self.old.path
 
     def file(self) -> DataFile:
-        """What the log is to say of the new version."""
+        """The log's entry of the new version."""
         return _file_like(self.old.file, {_PATH: self.path, _FILE_SIZE: self.size, _SPLIT_OFFSETS: self.splits})
 
 
@@ -225,7 +225,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
         self._delete([*self._uncommitted_manifests, *self._written_manifests, *self._written_manifest_lists])
 
     def _clean_all_uncommitted(self) -> None:
-        """pyiceberg calls it for a commit that was refused, which may have landed; who commits looks, and discards."""
+        """pyiceberg calls it for a commit that was refused, which may have landed; the caller of commit checks that."""
 
     def _cleanup_uncommitted(self) -> None:
         """Delete what attempts before the last one wrote, if that is the one which landed."""
@@ -240,7 +240,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
                 self._io.delete(path)
 
     def _validate_concurrency(self) -> None:
-        """`_manifests` looks at the table of each attempt."""
+        """`_manifests` checks the table of each attempt."""
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return []
@@ -303,11 +303,11 @@ _MOST_VERSION = 2
 _OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
-def ways_of(log: IcebergLog, name: str, files: Sequence[TableFile], roots: Roots) -> dict[str, Ways]:
+def commit_modes_of(log: IcebergLog, name: str, files: Sequence[TableFile], roots: Roots) -> dict[str, CommitModes]:
     """For each file's path, how it may get a new version. Raises TableFormatError as `check_writable`."""
     check_writable(log, name)
     lost = lost_specs(log.schema(), log.specs())
-    return {file.path: _ways(file, file.entry.partition[0] in lost, roots.no_change(file)) for file in files}
+    return {file.path: _commit_modes(file, file.entry.partition[0] in lost, roots.no_change(file)) for file in files}
 
 
 def check_writable(log: IcebergLog, name: str) -> None:
@@ -318,14 +318,14 @@ def check_writable(log: IcebergLog, name: str) -> None:
     check_provider(name, log.properties, log.catalog.properties)
 
 
-def _ways(file: TableFile, lost_spec: bool, outside: str) -> Ways:
+def _commit_modes(file: TableFile, lost_spec: bool, outside: str) -> CommitModes:
     if outside:
-        return Ways(None, outside, outside)
+        return CommitModes(None, outside, outside)
     if lost_spec:
-        return Ways(None, LOST_SPEC, LOST_SPEC)
+        return CommitModes(None, LOST_SPEC, LOST_SPEC)
     if isinstance(file.deletes, RowDeletes) and (file.deletes.files or file.deletes.vectors):
-        return Ways("same-path", no_new_path="position deletes or a deletion vector name the file by its path")
-    return Ways("new-path")
+        return CommitModes("same-path", no_new_path="position deletes or a deletion vector name the file by its path")
+    return CommitModes("new-path")
 
 
 def commit(
@@ -349,7 +349,7 @@ def commit(
     touched = {swap.old.manifest for swap in swaps}
     untouched = {file.entry.manifest for file in snapshot.files} - touched
     transaction = log.transaction()
-    with telling(name):
+    with translated_errors(name):
         producer = Replacement(transaction, log.io, swaps, untouched, told)
     try:
         producer.commit()  # writes manifests; the catalog knows nothing yet

@@ -18,15 +18,22 @@ from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import History, Version, filter_commit
 from parquet_bloom.source.names import TableAccess
-from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, new_place
+from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, location_beside
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.iceberg.catalogs import find_catalog, refresh, released, snapshot_of, split_name, telling
-from parquet_bloom.tables.iceberg.commits import commit, ways_of
+from parquet_bloom.tables.iceberg.catalogs import (
+    find_catalog,
+    refresh,
+    released,
+    snapshot_of,
+    split_name,
+    translated_errors,
+)
+from parquet_bloom.tables.iceberg.commits import commit, commit_modes_of
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.row_deletes import DeleteIndex
-from parquet_bloom.tables.iceberg.schema import Column, Named, columns_of, fields_of
+from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
 
 # --- commits of the past --------------------------------------------------------------------------
 #
@@ -78,7 +85,7 @@ def open_table(name: str, version: str | None, access: TableAccess) -> IcebergTa
     catalog, identifier = split_name(name)
     shown = f"iceberg:{name}"
     found = find_catalog(catalog, access.properties or {})
-    with telling(shown), released(found):
+    with translated_errors(shown), released(found):
         log = found.load_table(identifier)
     snapshot_of(log, version, shown)
     return IcebergTable(shown, version, log, access)
@@ -99,7 +106,7 @@ class IcebergTable:
         """Read the metadata as they are now, and the manifests. Raises StorageError, TableFormatError."""
         with released(self._log.catalog):
             refresh(self._log, self._name)
-        with telling(self._name):
+        with translated_errors(self._name):
             found = snapshot_of(self._log, self._version, self._name)
             files = Files.of(self._log, self._name, self._access)
             entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
@@ -109,14 +116,14 @@ class IcebergTable:
         """When the files came, by sequence numbers, and the snapshots of ours that have not expired."""
         return read_history(self._log, snapshot)
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
         roots = Files.of(self._log, self._name, self._access).roots
-        return ways_of(self._log, self._name, snapshot.files, roots)
+        return commit_modes_of(self._log, self._name, snapshot.files, roots)
 
     def new_location(self, file: TableFile) -> Location:
         """A path in the file's folder that no file of the table has or had."""
-        return new_place(file)
+        return location_beside(file)
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Replace files, or change their sizes, in one snapshot of operation `replace`; see commits.commit."""
@@ -124,8 +131,8 @@ class IcebergTable:
             return commit(self._log, self._name, snapshot, changes, properties, self._access)
 
 
-def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """What a table's properties say of filters; see source.snapshot.Snapshot."""
+def filter_settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of filters in a table's properties; see source.snapshot.Snapshot."""
     wishes: dict[str, Any] = {}
     enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
@@ -166,7 +173,7 @@ class _Reading:
     ) -> None:
         self._name, self._log, self._found = name, log, found
         self._files = files
-        schema, named = self._schema(at_version), Named(log.schemas().values(), log.name_mapping())
+        schema, named = self._schema(at_version), NameHistory(log.schemas().values(), log.name_mapping())
         self._fields = fields_of(schema, named, name)
         self._columns: Mapping[int, Column] = columns_of(schema, self._fields, named)
         self._leaves = {column.leaf.path: column for column in self._columns.values() if not column.doubtful}
@@ -176,7 +183,7 @@ class _Reading:
         self._java: dict[int | None, bool] = {}  # by snapshot
 
     def _schema(self, at_version: bool) -> Schema:
-        """A version's own schema if one was asked for, else the one that new readers get."""
+        """The schema of the named version, else the one that new readers get."""
         if at_version and self._found is not None and self._found.schema_id is not None:
             return self._log.schemas()[self._found.schema_id]
         return self._log.schema()
@@ -193,7 +200,7 @@ class _Reading:
             self._fields,
             True,
             [replace(file, deletes=deletes.of(file.entry, file)) for file in files],
-            wishes_of(self._log.properties),
+            filter_settings_of(self._log.properties),
             filesystem,
         )
 

@@ -95,8 +95,8 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
     return _PRIMITIVES[type(kind)]
 
 
-class Named:
-    """Whose each name is, and was: by all schemas of a table, and its mapping of names (None: it has none).
+class NameHistory:
+    """The fields of each column name, now and in older schemas of a table, and its mapping of names (None: no mapping).
 
     moved  ids of fields of which a name is, or was, another field's of the same group, or which the mapping does not
            have any more; all, where the table has a mapping and not all its schemas, as clean-ups take old ones
@@ -133,7 +133,7 @@ def _names_in_mapping(entries: Iterable[MappedField], group: int | None) -> Iter
             yield from _names_in_mapping(entry.fields, entry.field_id)
 
 
-def fields_of(schema: Schema, named: Named, table: str) -> tuple[Field, ...]:
+def fields_of(schema: Schema, named: NameHistory, table: str) -> tuple[Field, ...]:
     """The fields of a schema. Raises TableFormatError for a type that this version does not know."""
     reused = named.moved if named.mapping is None else set()
     try:
@@ -142,7 +142,7 @@ def fields_of(schema: Schema, named: Named, table: str) -> tuple[Field, ...]:
         raise TableFormatError(table, f"has a column of type {error.args[0].__name__}, which cannot be read") from error
 
 
-def columns_of(schema: Schema, fields: Sequence[Field], named: Named) -> Mapping[int, Column]:
+def columns_of(schema: Schema, fields: Sequence[Field], named: NameHistory) -> Mapping[int, Column]:
     """The primitive fields of a schema by their ids."""
     moved = set() if named.mapping is None else named.moved
     leaves = iter(leaves_of(fields))
@@ -184,7 +184,7 @@ def _field(field: NestedField, mapped: list[MappedField] | None, reused: Collect
 
 
 def _names(entry: MappedField | None) -> list[str]:
-    """The names that an entry has; without the key "names", which may be left out, pyiceberg 0.12 has a class there."""
+    """The names of an entry; where it lacks the optional key "names", pyiceberg 0.12 has a class there."""
     return entry.names if entry is not None and isinstance(entry.names, list) else []
 
 

@@ -9,7 +9,7 @@ import chdb
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.trials.adapters.adapter import Column, Told, sql_condition
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats, sql_condition
 
 _DIGITS = {"ms": 3, "us": 6, "ns": 9}
 
@@ -27,9 +27,9 @@ class ClickHouse:
         """As Adapter has it."""
         return pa.ipc.open_file(chdb.query(f"SELECT * FROM {_table(path)} WHERE {where}", "Arrow").bytes()).read_all()
 
-    def tell(self, path: str, where: str) -> Told:
+    def tell(self, path: str, where: str) -> QueryStats:
         """ClickHouse counts pages and row groups in system.query_log, which chDB does not keep."""
-        return Told()
+        return QueryStats()
 
 
 def _table(path: str) -> str:

@@ -8,7 +8,7 @@ import daft
 import pyarrow as pa
 
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
-from parquet_bloom.trials.adapters.adapter import Column, Told
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats
 
 
 class Daft:
@@ -37,6 +37,6 @@ class Daft:
         """As Adapter has it."""
         return daft.read_parquet(path).where(daft.sql_expr(where)).to_arrow()
 
-    def tell(self, path: str, where: str) -> Told:
-        """Daft tells nothing of row groups."""
-        return Told()
+    def tell(self, path: str, where: str) -> QueryStats:
+        """None: Daft has no figures of row groups."""
+        return QueryStats()

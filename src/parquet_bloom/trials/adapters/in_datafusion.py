@@ -11,7 +11,7 @@ import datafusion
 import pyarrow as pa
 
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
-from parquet_bloom.trials.adapters.adapter import Column, Told
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats
 
 _PRUNED = re.compile(r"(\d+) total → (\d+) matched")
 
@@ -39,7 +39,7 @@ class DataFusion:
         """As Adapter has it."""
         return _frame(path, where).to_arrow_table()
 
-    def tell(self, path: str, where: str) -> Told:
+    def tell(self, path: str, where: str) -> QueryStats:
         """The metrics row_groups_pruned_statistics and row_groups_pruned_bloom_filter of the scan."""
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         plan = _frame(path, where, context).execution_plan()
@@ -49,17 +49,17 @@ class DataFusion:
         metrics = [metric for _, metrics in plan.collect_metrics() for metric in metrics.metrics()]
         pruned = {what: _pruned(metrics, what) for what in ("statistics", "bloom_filter")}
         if not any(pruned.values()):
-            return Told()
+            return QueryStats()
         # Those that statistics leave are what filters are asked about.
         last = pruned["bloom_filter"] or pruned["statistics"]
         first = pruned["statistics"] or pruned["bloom_filter"]
         assert first is not None
         assert last is not None
-        return Told(last[1], first[0])
+        return QueryStats(last[1], first[0])
 
 
 def _pruned(metrics: list[Any], what: str) -> tuple[int, int] | None:
-    """(row groups looked at, left), summed over files and partitions; None where there is no such metric."""
+    """(row groups checked, remaining), summed over files and partitions; None where there is no such metric."""
     found = [_PRUNED.match(str(metric)) for metric in metrics if metric.name == f"row_groups_pruned_{what}"]
     numbers = [(int(each[1]), int(each[2])) for each in found if each]
     return functools.reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), numbers) if numbers else None

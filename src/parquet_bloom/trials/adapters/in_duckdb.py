@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import duckdb
 import pyarrow as pa
 
-from parquet_bloom.trials.adapters.adapter import Column, Told, sql_condition
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats, sql_condition
 
 
 class DuckDB:
@@ -29,15 +29,15 @@ class DuckDB:
         with duckdb.connect() as connection:
             return connection.execute(f"SELECT * FROM read_parquet(?) WHERE {where}", [path]).to_arrow_table()
 
-    def tell(self, path: str, where: str) -> Told:
+    def tell(self, path: str, where: str) -> QueryStats:
         """The line "Row Groups Scanned: 1 / 5" of EXPLAIN ANALYZE, which came with DuckDB 2.0."""
         with duckdb.connect() as connection:
             plan = connection.execute(f"EXPLAIN ANALYZE SELECT * FROM read_parquet(?) WHERE {where}", [path]).fetchall()
         found = re.search(r"Row Groups Scanned:\s*([\d,]+) / ([\d,]+)", plan[0][1])
         if found is None:
-            return Told()
+            return QueryStats()
         read, of = (int(number.replace(",", "")) for number in found.groups())
-        return Told(read, of)
+        return QueryStats(read, of)
 
 
 def _literal(connection: duckdb.DuckDBPyConnection, path: str, column: Column, value: pa.Scalar) -> str:

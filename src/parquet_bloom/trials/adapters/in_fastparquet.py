@@ -11,7 +11,7 @@ import pyarrow as pa
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, IsIn, Predicate
-from parquet_bloom.trials.adapters.adapter import CannotAskError, Column, Told
+from parquet_bloom.trials.adapters.adapter import CannotAskError, Column, QueryStats
 
 
 class FastParquet:
@@ -39,9 +39,9 @@ class FastParquet:
         rows = fastparquet.ParquetFile(path).to_pandas(filters=[filters], row_filter=True)
         return pa.Table.from_pandas(rows, preserve_index=False)
 
-    def tell(self, path: str, where: str) -> Told:
-        """fastparquet tells nothing of row groups."""
-        return Told()
+    def tell(self, path: str, where: str) -> QueryStats:
+        """None: fastparquet has no figures of row groups."""
+        return QueryStats()
 
 
 def _filter(part: Predicate) -> tuple[str, str, Any]:

@@ -13,7 +13,7 @@ from parquet_bloom.format.schema import UNIT_NS
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Predicate
 from parquet_bloom.search.check import check
 from parquet_bloom.search.scan import Scan
-from parquet_bloom.trials.adapters.adapter import Column, Told
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats
 
 
 class ParquetBloom:
@@ -37,10 +37,10 @@ class ParquetBloom:
         """As Adapter has it."""
         return Scan(path, where).to_table()
 
-    def tell(self, path: str, where: str) -> Told:
-        """What `check` says."""
+    def tell(self, path: str, where: str) -> QueryStats:
+        """The figures of `check`."""
         verdicts = check(path, where)
-        return Told(len(verdicts) - verdicts.skipped, len(verdicts))
+        return QueryStats(len(verdicts) - verdicts.skipped, len(verdicts))
 
 
 def _literal(value: pa.Scalar) -> Literal:

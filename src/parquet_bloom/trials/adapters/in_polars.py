@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
-from parquet_bloom.trials.adapters.adapter import Column, Told
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats
 
 
 class Polars:
@@ -38,6 +38,6 @@ class Polars:
         """As Adapter has it."""
         return pl.scan_parquet(path).filter(pl.sql_expr(where)).collect().to_arrow()
 
-    def tell(self, path: str, where: str) -> Told:
-        """Polars tells nothing of row groups."""
-        return Told()
+    def tell(self, path: str, where: str) -> QueryStats:
+        """None: Polars has no figures of row groups."""
+        return QueryStats()

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
-from parquet_bloom.trials.adapters.adapter import CannotAskError, Column, Told
+from parquet_bloom.trials.adapters.adapter import CannotAskError, Column, QueryStats
 
 
 class PyArrow:
@@ -38,6 +38,6 @@ class PyArrow:
             raise CannotAskError("its expressions cannot say this predicate")
         return data.to_table(filter=keep)
 
-    def tell(self, path: str, where: str) -> Told:
-        """pyarrow tells nothing of row groups."""
-        return Told()
+    def tell(self, path: str, where: str) -> QueryStats:
+        """None: pyarrow has no figures of row groups."""
+        return QueryStats()

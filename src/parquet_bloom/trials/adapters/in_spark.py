@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
-from parquet_bloom.trials.adapters.adapter import Column, Told
+from parquet_bloom.trials.adapters.adapter import Column, QueryStats
 
 _TYPES = {
     "int8": "tinyint",
@@ -62,14 +62,14 @@ class Spark:
         """As Adapter has it."""
         return self._session.read.parquet(path).where(where).toArrow()
 
-    def tell(self, path: str, where: str) -> Told:
+    def tell(self, path: str, where: str) -> QueryStats:
         """The scan's numOutputRows: rows of the row groups that it read."""
         frame = self._session.read.parquet(path).where(where)
         plan = frame._jdf.queryExecution()
         frame._jdf.queryExecution().executedPlan().executeCollect()
         leaves = plan.executedPlan().collectLeaves()
         scanned = leaves.apply(0).metrics().get("numOutputRows")
-        return Told(note=f"the scan gave {scanned.get().value():,} rows") if scanned.isDefined() else Told()
+        return QueryStats(note=f"the scan gave {scanned.get().value():,} rows") if scanned.isDefined() else QueryStats()
 
 
 def _literal(value: pa.Scalar) -> Any:

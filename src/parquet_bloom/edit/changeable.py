@@ -1,4 +1,4 @@
-"""What is changed: files, each with a place for its new version, or a table. Those who change see the same of both.
+"""Files or a table that get new versions. `add` and `remove` see the same of both.
 
     names, output, options -> FilesToChange   work on a file ends with a rename, which is its commit
                            -> TableToChange   edit.table_commit: new versions wait for a commit to the log
@@ -14,24 +14,24 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from parquet_bloom.edit.reports import FileReport
-from parquet_bloom.edit.table_commit import THROUGH_LOG, Changed, Committing, FileWork, change_table
+from parquet_bloom.edit.table_commit import THROUGH_LOG, Committing, FileWork, SourceChange, change_table
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import TableAccess, TableName
-from parquet_bloom.source.results import each
+from parquet_bloom.source.results import map_files
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
-from parquet_bloom.source.source import CallSource, found_files, open_table
+from parquet_bloom.source.source import CallSource, open_table, resolved_files
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.paths import Outputs, targets
 from parquet_bloom.storage.progress import Meter
-from parquet_bloom.storage.shown import without_secret
-from parquet_bloom.storage.table_folders import Tables, look_before
+from parquet_bloom.storage.table_folders import Tables, write_guard
 
 R = TypeVar("R", bound=FileReport)
 _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
-class ToChange(Protocol):
+class Changeable(Protocol):
     """Files or a table that get new versions.
 
     tables  that files must not be changed in
@@ -42,18 +42,18 @@ class ToChange(Protocol):
     notes: list[str]
 
     def snapshot(self) -> Snapshot:
-        """What is stored, as it is now. Raises StorageError, TableFormatError."""
+        """The stored files, as they are now. Raises StorageError, TableFormatError."""
 
-    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> Changed[R]:
+    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
         """Work on every file of a snapshot, so that its new versions count.
 
         work_on  gives the work for the files of one snapshot: this one, or of a table a later one
         meter    is told of every file
-        Raises as source.results.each, for one file alone; of a table as edit.table_commit.change_table.
+        Raises as source.results.map_files, for one file alone; of a table as edit.table_commit.change_table.
         """
 
 
-class FilesToChange:
+class ChangeableFiles:
     """Files, and the place of each one's new version."""
 
     def __init__(self, source: CallSource, output: PathLike | None, how: Writing) -> None:
@@ -66,7 +66,7 @@ class FilesToChange:
             raise RequestError(
                 f"{name}: a URI has two slashes after its scheme; a folder of that name here is ./{name}"
             )
-        seen = look_before(output is not None, source.raw_files, how.force)
+        seen = write_guard(output is not None, source.raw_files, how.force)
         self.outputs: Outputs = targets(source.paths, output, how.in_place, how.overwrite, source.filesystem, seen)
         self.tables = Tables() if seen is None else seen
         self.notes = seen.change(how.force) if seen is not None and how.in_place else []
@@ -74,20 +74,20 @@ class FilesToChange:
 
     def snapshot(self) -> Snapshot:
         """As ToChange has it."""
-        return found_files(list(self.outputs.targets)).snapshot
+        return resolved_files(list(self.outputs.targets)).snapshot
 
-    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> Changed[R]:
+    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
         """As ToChange has it."""
         work = work_on(snapshot)
 
         def one(file: TableFile) -> R:
             return work(file, self.outputs.targets[file], self._dry_run).report
 
-        results = each(snapshot.files, one, self.outputs.single, self.outputs.failed, meter)
-        return Changed(list(results), results.failed)
+        results = map_files(snapshot.files, one, self.outputs.single, self.outputs.failed, meter)
+        return SourceChange(list(results), results.failed)
 
 
-class TableToChange:
+class ChangeableTable:
     """A table, and how new versions of its files are committed."""
 
     def __init__(self, table: Table, how: Committing) -> None:
@@ -99,20 +99,20 @@ class TableToChange:
         """As ToChange has it."""
         return self.table.snapshot(stored_only=True)
 
-    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> Changed[R]:
+    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
         """As ToChange has it."""
         return change_table(self.table, snapshot, work_on, self.how, meter)
 
 
-def to_change(source: CallSource, output: PathLike | None, how: Writing, commits: Committing | None) -> ToChange:
-    """What a call changes.
+def changeable(source: CallSource, output: PathLike | None, how: Writing, commits: Committing | None) -> Changeable:
+    """The files or the table that a call changes.
 
     commits  as `committing` gives it
     Raises as FilesToChange, and as open_table.
     """
     if commits is None or source.table_name is None:
-        return FilesToChange(source, output, how)
-    return TableToChange(open_table(source.table_name, source.access, source.filesystem), commits)
+        return ChangeableFiles(source, output, how)
+    return ChangeableTable(open_table(source.table_name, source.access, source.filesystem), commits)
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def to_change(source: CallSource, output: PathLike | None, how: Writing, commits
 # What may be asked of a table that gets new versions of its files, and what of files alone.
 
 
-def committing(
+def checked_commits(
     operation: str, source: CallSource, output: PathLike | None, options: CommitOptions, how: Writing
 ) -> Committing | None:
     """How a table's new versions are committed; None where files are named.
@@ -135,7 +135,7 @@ def committing(
     commits = Committing.checked(operation, options, how)
     _refuse_outputs(name, output, options, how)
     if name.version is not None:
-        raise RequestError(f"{_shown(name)}: leave out @{name.version}; only the latest version can be changed")
+        raise RequestError(f"{_table_text(name)}: leave out @{name.version}; only the latest version can be changed")
     return commits
 
 
@@ -149,7 +149,7 @@ def _refuse_outputs(name: TableName, output: PathLike | None, options: ReadOptio
     ]
     for is_given, option in given:
         if is_given:
-            raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
+            raise RequestError(f"{_table_text(name)}: " + option + " is for files; a table's change is its commit")
 
 
 def _refuse_commits(options: CommitOptions, access: TableAccess) -> None:
@@ -186,8 +186,8 @@ def refuse_tails(name: TableName, options: RemoveOptions) -> None:
         (options.get("append"), parameter("append", True)),
     ):
         if is_given:
-            raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
+            raise RequestError(f"{_table_text(name)}: " + option + " is for files; no file of a table is cut")
 
 
-def _shown(name: TableName) -> str:
+def _table_text(name: TableName) -> str:
     return without_secret(name.unversioned)

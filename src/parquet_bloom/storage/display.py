@@ -17,7 +17,7 @@ _FEW = 3  # names that are listed; of more there is the number
 _drawing: list[Callable[[Any], str]] = []  # the last one draws
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """A number and a noun, from its plural: "1 file" or "2 files" of "files"."""
     return f"{number:,} {_SINGULAR.get(noun, noun.removesuffix('s')) if number == 1 else noun}"
 
@@ -63,7 +63,7 @@ def names_of(kind: Any) -> list[str]:
 
 
 def line_of(value: Any, *first: str) -> str:
-    """What comes first, then the fields of a value that are not empty, in one line; of long lists how many."""
+    """One line: the first words, then the fields of a value that are not empty; the length of long lists."""
     parts = list(first)
     for name in names_of(value):
         one = getattr(value, name)
@@ -72,14 +72,14 @@ def line_of(value: Any, *first: str) -> str:
             if one and few and len(text := repr(one)) <= _VALUE and text.isprintable():
                 parts.append(f"{name}={text}")
             elif one:
-                parts.append(counted(len(one), name.replace("_", " ")))
+                parts.append(quantity(len(one), name.replace("_", " ")))
         elif one is not None and one != "":
             parts.append(f"{name}={brief(one)}")
     return line(type(value).__name__, parts)
 
 
 class Brief:
-    """A dataclass whose repr is one line; its own decorator is given repr=False."""
+    """A dataclass whose repr is one line; its own decorator has repr=False."""
 
     __slots__ = ()
 
