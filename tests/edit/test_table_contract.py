@@ -19,7 +19,7 @@ FILES = 3
 WAYS = [
     pytest.param(name, way, marks=[pytest.mark.smoke] if way is None else [], id=f"{name} {way or 'default'}")
     for name, kind in KINDS.items()
-    for way in kind.ways
+    for way in kind.commit_modes
 ]
 ONCE = list(KINDS)
 

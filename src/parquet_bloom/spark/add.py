@@ -159,7 +159,7 @@ def add_filters(
     names = paths_of(paths)
     written = Writing.of(part(WriteOptions, options))
     wanted: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
-    access = TableAccess.asked(options, written.force)
+    access = TableAccess.from_options(options, written.force)
     source = CallSource(names, None, options.get("raw_files", False), access)
     commits = checked_commits("add", source, output, options, written)
     if commits is None:
