@@ -168,7 +168,8 @@ class CallSource(NamedSource):
         if refused is not None:
             raise refused
         self.access.refuse_files()
-        return _listing(files, tables)
+        # Of files as they are, footers alone are noted, and only to those who read no rows.
+        return _listing(files, Tables() if tables is None and not refuses else tables)
 
     def _delta_or_advice(self, named: str) -> ResolvedSource:
         """The files of a Delta table's folder through its log; errors say how the folder is read without it."""
@@ -276,6 +277,8 @@ class Pinned(CallSource):
         found = looked.found[stored_only]
         if found.tables is None:
             return found
+        if self.raw_files and refuses:
+            return replace(found, tables=None)
         tables = Tables(refuses)  # of this question: footers tell each one of tables anew
         tables.join(found.tables.found.values())
         return replace(found, tables=tables)
