@@ -14,7 +14,29 @@ import parquet_bloom
 PACKAGE = Path(parquet_bloom.__file__).resolve().parent
 # Words of everyday speech that say nothing of the field; DESIGN's language has a noun or a verb for each use.
 BANNED = frozenset(
-    ["ask", "asked", "asks", "given", "held", "left", "look", "looked", "looks", "told", "tell", "tells", "spot", "spots", "way", "ways", "whoever", "wish", "wished", "wishes", "worked"]
+    [
+        "ask",
+        "asked",
+        "asks",
+        "given",
+        "held",
+        "left",
+        "look",
+        "looked",
+        "looks",
+        "told",
+        "tell",
+        "tells",
+        "spot",
+        "spots",
+        "way",
+        "ways",
+        "whoever",
+        "wish",
+        "wished",
+        "wishes",
+        "worked",
+    ]
 )
 ALLOWED = {  # (module, name of the function or class; "" for the module) -> why
     ("kernels.intrinsics", "rotl"): "to the left, as bits go",

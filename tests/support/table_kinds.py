@@ -23,10 +23,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import parquet_bloom as pb
 from parquet_bloom.edit.add_to_source import add_to_source
+from parquet_bloom.edit.changeable import ChangeableTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.to_change import TableToChange
 from parquet_bloom.output.target import Writing
 from parquet_bloom.tables.ducklake.table import open_ducklake
 from support.ducklake_tables import NOTHING_INLINED, Lake
@@ -155,11 +155,11 @@ class Plain(Kind):
 
     def add(self, columns: list[str], **options: Any) -> pb.AddReport:
         how, progress = self._how("add", options), options.pop("progress", None)
-        return add_to_source(TableToChange(self.table, how), Request.checked(columns=columns, **options), progress)
+        return add_to_source(ChangeableTable(self.table, how), Request.checked(columns=columns, **options), progress)
 
     def remove(self, **options: Any) -> pb.RemoveReport:
         how = self._how("remove", options)
-        return remove_from_source(TableToChange(self.table, how), RemoveRequest(how=Writing(dry_run=how.dry_run)))
+        return remove_from_source(ChangeableTable(self.table, how), RemoveRequest(how=Writing(dry_run=how.dry_run)))
 
     @staticmethod
     def _how(verb: str, options: dict[str, Any]) -> Committing:
