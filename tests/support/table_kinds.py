@@ -47,7 +47,7 @@ def in_order(table: pa.Table) -> list[str]:
 
 
 class Kind(ABC):
-    """A table `id, name`. `ways` are the commit modes that it takes, None its default."""
+    """A table `id, name`. `commit_modes` are the commit modes that it takes, None its default."""
 
     name: str
     commit_modes: ClassVar[tuple[str | None, ...]] = (None, "same-path")
@@ -261,7 +261,7 @@ class Iceberg(Kind):
 class DuckLake(Kind):
     """Its files never grow: the catalog has no size that an older snapshot could read."""
 
-    ways = (None,)
+    commit_modes = (None,)
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -220,7 +220,7 @@ def test_what_a_killed_run_left_of_a_trial_goes_with_the_next(tmp_path):
         "from parquet_bloom.tables.delta.commit import deltalake\n"
         "class Killed:\n"
         "    def __getattr__(self, name): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "commit.respelled(deltalake() if sys.argv[1:] else Killed(), ['a.parquet'])\n"
+        "commit.reencoded_paths(deltalake() if sys.argv[1:] else Killed(), ['a.parquet'])\n"
     )
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     killed = subprocess.run([sys.executable, "-c", code], env=environment)

@@ -1,7 +1,7 @@
 """Files or a table that get new versions. `add` and `remove` see the same of both.
 
-    names, output, options -> FilesToChange   work on a file ends with a rename, which is its commit
-                           -> TableToChange   edit.table_commit: new versions wait for a commit to the log
+    names, output, options -> ChangeableFiles   work on a file ends with a rename, which is its commit
+                           -> ChangeableTable   edit.table_commit: new versions wait for a commit to the log
 
 Files are the simplest table: their snapshot is a listing, and there is no log that a commit would have to tell.
 """
@@ -108,7 +108,7 @@ def changeable(source: CallSource, output: PathLike | None, how: Writing, commit
     """The files or the table that a call changes.
 
     commits  as `committing` gives it
-    Raises as FilesToChange, and as open_table.
+    Raises as ChangeableFiles, and as open_table.
     """
     if commits is None or source.table_name is None:
         return ChangeableFiles(source, output, how)
