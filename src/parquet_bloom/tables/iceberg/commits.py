@@ -44,9 +44,10 @@ from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFi
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, translated_errors
+from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of, first_named
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of
 
 # --- a snapshot with other files ------------------------------------------------------------------
 #

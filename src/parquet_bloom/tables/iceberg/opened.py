@@ -29,10 +29,10 @@ from parquet_bloom.tables.iceberg.catalogs import (
     translated_errors,
 )
 from parquet_bloom.tables.iceberg.commits import commit, commit_modes_of
+from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.row_deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
 
 # --- commits of the past --------------------------------------------------------------------------
