@@ -30,8 +30,7 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.format import draft_2015, edits, filters, lance, outline, provenance, roaring
-from parquet_bloom.format import draft_2015 as properties
+from parquet_bloom.format import draft_2015, edits, filters, lance, outline, properties, provenance, roaring
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.footer_filters import footer_filters

@@ -12,6 +12,7 @@ PAGES = (
     "docs",
     "benchmarks",
     "fixtures/README.md",
+    "tests/README.md",
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
