@@ -86,8 +86,7 @@ def add_to(
     report.bytes_needed = to.disk_needed(whole, report.planned_bytes + _MARGIN_BYTES * (1 + len(file_plan.sizings)))
     report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
-    # All refusals come before the first byte is written, in a dry run too. In place, and without a filter to add, no byte
-    # is written.
+    # All refusals come before the first byte is written, in a dry run too.
     if file_plan.sizings or not how.in_place:
         to.check(file, run.tables)
     if file_plan.sizings and request.at_chunk_start:

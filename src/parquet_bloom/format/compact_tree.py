@@ -238,6 +238,7 @@ class Node:
         if found is not None:
             found.value = raw
             if found.wire != wire:  # whatever was there, it was not what the format says
+                # -1 is no field's id, so `encode` writes a new header.
                 found.wire, found.previous, found.header = wire, -1, b""
             return
         at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
