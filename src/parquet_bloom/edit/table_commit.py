@@ -242,9 +242,9 @@ class _Run(Generic[R]):
             self._remove(target.path)
             raise
         has_new_version = outcome.size > 0
-        if has_new_version and mode is None:
-            raise TableFormatError(file, f"cannot get a new version: {reason}")
         if has_new_version:
+            if mode is None:
+                raise TableFormatError(file, f"cannot get a new version: {reason}")
             outcome.report.way, outcome.report.why = mode, reason
         elif outcome.begun:
             self._remove(target.path)

@@ -244,8 +244,8 @@ def size_for(family: Family, n: int, fpp: float, max_bits: int = MAX_BITS) -> tu
 
     max_bits  a multiple of 64; a larger filter is cut to it, with the probes that then serve best
     """
-    # Bits: -n ln p / ln2^2, as each family rounds it. Probes: the best k for the bits that `basis` names, which in Guava
-    # are those before the rounding.
+    # Bits: -n ln p / ln2^2, as each family rounds it. Probes: the best k for the bits that `basis` names, which in
+    # Guava are those before the rounding.
     wanted = int(-n * math.log(fpp) / (math.log(2) * math.log(2)))
     if family == "guava":
         wanted = max(1, wanted)

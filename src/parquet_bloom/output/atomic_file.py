@@ -232,6 +232,7 @@ class AtomicFile(Draft):
         # A swap back is a swap too: another program may have put a third file there since. What comes out should be
         # what we put in last. If it is not, it is newer than what we put back, and goes in again; so the last one to
         # come stays. It ends as soon as nobody renames between two of our calls.
+
         # The file that we last gave the target's name, and the one that has our temporary name and is to go there.
         at_target, at_ours = ours, self._folder.lstat(self._name)
         while True:

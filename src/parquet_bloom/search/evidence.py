@@ -243,9 +243,9 @@ def _ask_filters(
     # A denial only takes TRUE out of a term (`denied`), so no answer can add an outcome, or lose a row that matches.
     terms = terms_of(question.bound)
     n = outline.n_row_groups
+    # The predicate is one term and the log says nothing: the term's mask is the outcome.
     single = question.log == ANY and not isinstance(question.bound, AllOf | AnyOf | NotOf)
     may_deny: dict[int, NDArray[np.bool_]] = {}
-    # `single`: the predicate is one term and the log says nothing, so the term's mask is the outcome.
     best = list(masks)  # as if every filter that can be asked denied
     for i, term in enumerate(terms):
         if _has_filters(term, outline):
