@@ -28,6 +28,10 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 
+# Beside the filters, for each of them and once for the file: what the footer and page indexes grow by. An estimate, for
+# the question whether the disk has room.
+_MARGIN_BYTES = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class AddToFile:
@@ -66,6 +70,8 @@ def add_to(
     columns: Collection[int] | None = None,
 ) -> AddedFile:
     """As add_file, for a file that is open."""
+    # `source` is planned and read; new bytes go behind `whole`. They differ for a file of a table where bytes that the
+    # log does not name follow: those stay, and `source` is the file up to its logged size.
     started = time.perf_counter()
     request, how, whole = run.request, run.request.how, run.whole or source
     to = Target(target, how)
@@ -77,9 +83,10 @@ def add_to(
     )
     report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
-    report.bytes_needed = to.disk_needed(whole, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)))
+    report.bytes_needed = to.disk_needed(whole, report.planned_bytes + _MARGIN_BYTES * (1 + len(file_plan.sizings)))
     report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
+    # All refusals come before the first byte is written, in a dry run too.
     if file_plan.sizings or not how.in_place:
         to.check(file, run.tables)
     if file_plan.sizings and request.at_chunk_start:
@@ -102,6 +109,7 @@ def _carry_out(
     request, how, whole = run.request, run.request.how, run.whole or source
     report.bytes_after = source.size
     copied = not how.in_place and request.copies
+    # Nothing to add: another path gets a copy all the same, unless it is of a table, which then keeps its file.
     if not file_plan.sizings:
         return to.copy(source) if copied else Transfer()
     needed = report.bytes_needed
@@ -113,6 +121,8 @@ def _carry_out(
             report.skipped += written.skipped
             new.discard()
             return to.copy(source) if copied else Transfer()
+        # The new version has no name yet. It is read back through the file system, and any contradiction is an error
+        # that leaves the target as it was.
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
         flushing = run.workers.copy(new.flush_early)  # the disk works while all is read back
@@ -121,10 +131,10 @@ def _carry_out(
                 check_written(source, again, written.body.moves)
                 check_filters(source, again, written.checksums, written.filter_ranges, run.workers)
                 check_texts(source, again, written.texts)
-                if not written.cut:
+                if not written.cut:  # an old filter that was replaced does not come back
                     check_undoable(source, again, written.keys)
             flushing.result()
         finally:
-            run.workers.settle()
+            run.workers.settle()  # an error above must not close the file under the threads that flush and read it
         new.commit(whole.check_unchanged)
     return new.transfer

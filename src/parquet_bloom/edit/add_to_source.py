@@ -78,10 +78,12 @@ def matching_tail(whole: OpenFile, logged: OpenFile, run: Run) -> UncommittedTai
     """
     if run.request.replace:
         return None
+    # The tail must only add: every filter before it is at the same place after it.
     had, has = all_ranges(logged.footer()), all_ranges(whole.footer())
     more = has.keys() - had.keys()
     if not more or any(has.get(key) != place for key, place in had.items()):
         return None
+    # And add nothing that the request does not want.
     plan = plan_file(logged, run)
     if not more <= plan.sizings.keys():
         return None
@@ -154,6 +156,8 @@ class CompleteFiles:
             history = self._table.history(snapshot)
         except ParquetBloomError:  # of what is older than the snapshot: then the files tell
             return {}
+        # With named columns a file is settled if the log says that these are complete. Without, the columns were chosen
+        # by the data, and only an equal request (`choice`) would choose the same.
         promised = history.promised()
         files = [file for file in snapshot.files if file.size and file.path in promised]
         skipped: list[SkippedColumn] = []
@@ -303,6 +307,8 @@ class AddToTableFile:
             if stays:
                 request = self._as_tail(file, request)
             run = Run(request, self.workers, THROUGH_LOG, self.progress)
+            # Three cases: a copy of the logged part; a tail behind the file; and a file that has a tail already, whose
+            # commit did not land, and whose filters may be the wanted ones.
             if stays and logged is not whole:
                 report = _add_behind(whole, logged, file, target, run)
             else:
@@ -313,7 +319,7 @@ class AddToTableFile:
             report.output = report.source  # no other file was made
             return FileOutcome(report)
         if look_only:
-            return FileOutcome(report, 1)
+            return FileOutcome(report, 1)  # any size but 0: it would get a new version
         columns = frozenset(one.column for one in report.filters)
         options = {name: self._options[name] for name in columns if name in self._options}
         return FileOutcome(

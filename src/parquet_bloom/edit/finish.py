@@ -27,7 +27,7 @@ from parquet_bloom.output.draft import NewVersion
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.workers import Workers
 
-_PAGE_HEADER_BYTES = 64
+_PAGE_HEADER_BYTES = 64  # of a moved chunk's first page, compared with the old file's
 _AT_ONCE = 1 << 20  # bytes of filters that are read back together, and stay in the processor's cache for their checksum
 _HEAD_BYTES = 64  # more than the header of a filter takes
 _FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
@@ -71,6 +71,8 @@ def check_filters(
     filter_ranges  (row group, column) -> (offset, bytes) of the new filters
     workers        read them back side by side
     """
+    # Two questions of each filter: are its bytes those that were built (the checksum), and would a reader find them by
+    # the new footer alone? The second is answered for most by arrays, for all columns' chunks at once.
     with _damage_is_wrong(source):
         outline = outline_of(new)
         fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
@@ -81,7 +83,7 @@ def check_filters(
             offset, length = filter_ranges[key]
             at, num_bytes = fits.get(key, (None, 0))
             as_built = found == checksums[key]
-            # The one of `final` whose length the footer tells fits; then its header is all that is left to see.
+            # A filter of `final` whose length the footer names fits; its header is the last thing to compare.
             if as_built and at == offset and head[: max(0, length - num_bytes)] == header_of(num_bytes):
                 continue
             recorded = recorded or FilterRanges(new.footer())
@@ -159,9 +161,9 @@ def _check_pages(source: OpenFile, new: OpenFile, moves: Moves) -> None:
     for i, j, chunk in old_footer.chunks():
         start, stop = chunk_extent(chunk.meta_data)
         moved, _ = chunk_extent(new_footer.meta(i, j))
-        # Reading a remote file at places that stay tells nothing, as it was read there for the copy.
-        ask = not source.is_remote or moved != start
-        starts.append((i, j, start, moved, max(0, min(stop - start, _PAGE_HEADER_BYTES)) if ask else 0))
+        # Remote bytes at an offset that stays were read for the copy, and reading them again proves nothing.
+        compared = not source.is_remote or moved != start
+        starts.append((i, j, start, moved, max(0, min(stop - start, _PAGE_HEADER_BYTES)) if compared else 0))
     source.prefetch((start, n) for _, _, start, _, n in starts)
     new.prefetch((moved, n) for _, _, _, moved, n in starts)
     for i, j, start, moved, n in starts:

@@ -253,6 +253,8 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
     """
     form, columns = request.form, request.columns
     leaves = footer.leaves
+    # A refused type is an error for a column that is named, and a reason to skip one that a pattern, or no name at all,
+    # chose.
     wanted = select_leaves(leaves, columns, request.exclude)
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
@@ -271,6 +273,7 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
             if danger is not None:
                 file_plan.skipped.append(SkippedColumn(leaf.name, None, danger))
                 continue
+        # The column can have filters. Its chunks are decided one by one: values, an old filter, what the form refuses.
         sizing = _sizing(footer, rates.get(leaf.index, rates[-1]), request)
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)
@@ -289,7 +292,8 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
 def _sizing(footer: Footer, rate: Rate, request: Request) -> Sizing:
     if rate != "auto":
         return Sizing(rate, request.ndv, request.bitset_bytes)
-    # An error makes a reader read a row group. One figure a column: small chunks are built together.
+    # "auto": a false positive makes a reader read a row group for nothing, so the median size of one is the price of
+    # an error (kernels.split_block.least_size). One price a column, because small chunks are built together.
     groups = footer.metadata.row_groups or ()
     sizes = sorted(sum(max(c.meta_data.total_compressed_size or 0, 0) for c in group.columns) for group in groups)
     return Sizing(0.0, request.ndv, request.bitset_bytes, in_vain=sizes[len(sizes) // 2] if sizes else 0)

@@ -61,8 +61,11 @@ def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> Witho
     Raises LayoutError where it is the last one that is wanted, and filters were added after it.
     """
     has = all_ranges(source.footer())
+    # Where every filter of the file goes, every tail may go. Some may have changed columns that have no filter today,
+    # and these would stop the loop.
     if {column for _, column in has} <= set(columns):
         columns = range(len(source.footer().leaves))
+    # From the newest tail backwards. The first that changed another column stays, and so does all before it.
     at, left_out = source, []
     for tail, before in tails_of(source):
         if last:
@@ -192,51 +195,62 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
     how, in_place, last = request.how, request.how.in_place, request.last
     to = Target(target, how)
     wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, request.exclude)}
-    whole, without = source, strip_tails(source, wanted, last)
-    source = without.source
-    footer = source.footer()
+    # First the tails that go as a whole: `before` is the file as if it ended before them. Then the filters that this
+    # file still has.
+    without = strip_tails(source, wanted, last)
+    before = without.source
+    footer = before.footer()
     chunks = [] if last else chunks_of(footer, wanted)
     gone = without.gone.union(chunks)
     names = [footer.leaves[j].name for j in sorted({j for _, j in gone})]
-    report = RemovedFile(source.path, str(target), len(gone), names, 0, whole.size, source.size)
+    report = RemovedFile(source.path, str(target), len(gone), names, 0, source.size, before.size)
     report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
     report.tails = without.tails
     if chunks or without.tails or not in_place:
-        to.check(whole.location, request.tables)
+        to.check(source.location, request.tables)
     if chunks and how.append:
         reason = "has filters that lie in no tail of its end, which only a new version can be without; leave out "
         raise LayoutError(source.path, reason + parameter("append"))
-    filter_ranges = footer.filter_ranges
-    here = [key for key in chunks if key in filter_ranges]
-    spans = dict.fromkeys(here) | spans_of(source, footer, here)
+    # A filter in column metadata is a text of the footer; the others have bytes in the body, which are cut out if that
+    # is safe. Older footers among these bytes are found by their offsets, so then no byte moves.
+    in_body = [key for key in chunks if key in footer.filter_ranges]
+    spans = dict.fromkeys(in_body) | spans_of(before, footer, in_body)
     removal = Removal((), tuple(spans)) if without.holds else plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
     if how.dry_run:
         return report
-    if not chunks:
-        if without.tails:
-            report.add_transfer(write_beginning(whole, source, to), whole)
-        elif not in_place:
-            report.add_transfer(to.copy(whole), whole)
-        report.seconds = time.perf_counter() - started
-        return report
-    with to.begin(source, to.disk_needed(source, len(footer.data))) as new:
-        sink = FileSink(new, source)
-        body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
+    if chunks:
+        transfer, report.bytes_after = _write_without(source, without, chunks, removal, to)
+        report.add_transfer(transfer, source)
+    elif without.tails:
+        report.add_transfer(write_beginning(source, before, to), source)
+    elif not in_place:
+        report.add_transfer(to.copy(source), source)
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _write_without(
+    source: OpenFile, without: WithoutTails, chunks: Collection[ChunkKey], removal: Removal, to: Target
+) -> tuple[Transfer, int]:
+    """Write a new version without the filters of `chunks`, and return what it moved and its size."""
+    before = without.source
+    footer = before.footer()
+    with to.begin(before, to.disk_needed(before, len(footer.data))) as new:
+        sink = FileSink(new, before)
+        body = write_body(removal.events, footer.start, before.read, lambda _: None, sink)
         new.at = sink.at
         try:
             data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, without.holds))
         except FooterError as error:
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)
-        report.bytes_after = new.at
+        size = new.at
         with new.reopen() as again:
-            check_written(source, again, body.moves)
-        new.commit(whole.check_unchanged)
-    report.add_transfer(new.transfer, whole)
-    report.seconds = time.perf_counter() - started
-    return report
+            check_written(before, again, body.moves)
+        new.commit(source.check_unchanged)
+    return new.transfer, size
 
 
 # --- all files of a source ------------------------------------------------------------------------

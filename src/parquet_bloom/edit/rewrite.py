@@ -23,7 +23,7 @@ from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import tail_of
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
-from parquet_bloom.format.footer import ChunkKey, Footer, chunk_extent
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import all_ranges, read_entries, rewritten
 from parquet_bloom.storage.open_file import OpenFile
@@ -93,6 +93,8 @@ def write_body(
     read        (offset, length) -> bytes of the old file
     new_filter  header and bitset to insert for a chunk; None where it gets none after all
     """
+    # `body.moves.total` is at each moment by how many bytes the new file is ahead of the old one. A step is added at an
+    # event's end, so that only what follows it moves.
     body = Body()
     done = 0  # of the old file
     for event in sorted(events):
@@ -109,6 +111,8 @@ def write_body(
                 body.moves.add(event.start, len(data))
                 sink.write(data)
         else:
+            # The format has page indexes behind all row groups, near the footer (PageIndex.md). So every move that
+            # their page offsets need is known here.
             old = read(event.start, event.stop - event.start)
             new = move_offset_index(old, body.moves)
             body.indexes[event.key] = new
@@ -161,7 +165,8 @@ def check_movable(path: str, footer: Footer, force: bool = False) -> None:
         ):
             if (offset or 0) > 0 and (length or 0) > 0:
                 spans.append((offset, offset + length, f"the {what} of {where}"))
-    done, before = 4, "the leading magic"
+    # The structures in order must not overlap: a move would tear what two of them share.
+    done, before = len(MAGIC), "the leading magic"
     for start, stop, where in sorted(spans):
         if start < done:
             raise LayoutError(path, f"{where} begins at {start}, inside {before}, which ends at {done}")
@@ -194,16 +199,20 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[ChunkKey, Span | None
     spans  (row group, column) -> the bytes of its filter, None where they are not certain
     Where bytes must not move (docs/formats.md section 6) nothing is cut and only the footer changes.
     """
+    # Filters that share their bytes, as a damaged footer may have it, make one cut.
     cuts: dict[Span, ChunkKey] = {}
     for key, span in sorted(spans.items()):
         if span is not None:
             cuts.setdefault(span, key)
     stays = [key for key, span in spans.items() if span is None]
+    # Bytes that a filter of another chunk needs stay as well.
     shared = _in_use(footer, spans, cuts)
     cuts = {span: key for span, key in cuts.items() if span not in shared}
     events = [Event(start, stop, "cut", key) for (start, stop), key in cuts.items()]
     if _overlapping(events):
         return Removal((), tuple(spans))
+    # Filters at the end of the body, right before the footer, go without a move. Otherwise the rest of the body has to
+    # be movable, and offset indexes are written again, each of which is an event that may overlap a cut too.
     if _moves_something(footer, cuts):
         try:
             check_movable(path, footer, force)
@@ -229,6 +238,7 @@ def _overlapping(events: list[Event]) -> bool:
 def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
     if not cuts:
         return False
+    # Some structure lies behind the first cut that is neither cut out itself nor the footer.
     first = min(start for start, _ in cuts)
     starts = {start for start, _ in cuts} | {footer.start}
     return any(at >= first and at not in starts for at in footer.structure_starts)
@@ -237,9 +247,10 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
 def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body, keep_tails: bool = False) -> FooterEdit:
     """The footer's edit for a body that was written without the filters of `chunks`; keep_tails: older footers stay."""
     moves = body.moves
-    left = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
-    changes, _ = rewritten(footer, left, [], keep_tails)
-    gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
+    staying = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
+    changes, _ = rewritten(footer, staying, [], keep_tails)
+    # An entry says "empty_list" if `add` found an empty list of key-values. When the entry goes, that list comes back.
+    gone = [entry for entry in read_entries(footer) if not any(key in staying for key in entry.chunks)]
     return FooterEdit(
         moves=moves,
         filter_ranges=dict.fromkeys(chunks),
@@ -274,21 +285,23 @@ def check_undoable(source: OpenFile, new: OpenFile, filter_ranges: Collection[Ch
     tail = tail_of(new)
     if tail is not None and tail.size == source.size and tail.footer.data == old.data:
         return  # it is the beginning of the new file
+    # The removal that `remove` would do, in memory: the sink forgets the body, and keeps its moves and page indexes.
     stored = footer_filters(footer)
     spans = dict.fromkeys(key for key in filter_ranges if key not in stored) | spans_of(new, footer, filter_ranges)
     removal = plan_removal(source.path, footer, spans, force=True)
-    undone = write_body(removal.events, footer.start, new.read, lambda _: None, NullSink())
+    body = write_body(removal.events, footer.start, new.read, lambda _: None, NullSink())
+    footer_then = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(filter_ranges), body))
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
     void = dict.fromkeys(key for key in filter_ranges if key in old.filter_fields)
-    before = edit_footer(old.data, FooterEdit(filter_ranges=void)) if void else old.data
-    edit = removal_edit(footer, dict.fromkeys(filter_ranges), undone)
-    again = edit_footer(footer.data, edit)
-    if removal.stays or undone.size != old.start or again != before:
+    footer_wanted = edit_footer(old.data, FooterEdit(filter_ranges=void)) if void else old.data
+    # All bytes of filters go, the body is as long as it was, and the footer is the old one.
+    if removal.stays or body.size != old.start or footer_then != footer_wanted:
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"
         raise LayoutError(source.path, reason)
-    indexes = [(key, old.chunk(*key)) for key in undone.indexes]
+    # All other bytes of the body are copies; offset indexes alone were written anew, so these are compared.
+    indexes = [(key, old.chunk(*key)) for key in body.indexes]
     source.prefetch((chunk.offset_index_offset, chunk.offset_index_length) for _, chunk in indexes)
-    for (i, j), data in undone.indexes.items():
+    for (i, j), data in body.indexes.items():
         chunk = old.chunk(i, j)
         if source.read(chunk.offset_index_offset, chunk.offset_index_length) != data:
             reason = "nothing was changed: a page index could not be brought back byte for byte by remove"

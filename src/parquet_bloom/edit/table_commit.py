@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R", bound=FileReport)
-_CONFLICTS = 10  # in a row, of one commit
+_CONFLICTS = 10  # in a row, of one commit, before it is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +171,15 @@ class _Run(Generic[R]):
     def __init__(self, table: Table, work_on: Callable[[Snapshot], FileWork[R]], how: Committing) -> None:
         self._table, self._work_on, self._how = table, work_on, how
         self.changed: SourceChange[R] = SourceChange()
-        self._seen: set[str] = set()  # paths that need no look any more
-        self._wanted: set[str] = set()
-        self._pending: list[_Pending[R]] = []
-        self._new: dict[str, Location] = {}
+        self._seen: set[str] = set()  # paths of files that are done, whatever came of them
+        self._wanted: set[str] = set()  # paths of files to work on, of all snapshots so far
+        self._pending: list[_Pending[R]] = []  # in files, and not in a version yet
+        self._new: dict[str, Location] = {}  # by path: files that an error or a signal has to remove
 
     def work(self, snapshot: Snapshot, meter: Meter) -> None:
         """Until every file is done, or an error."""
+        # A turn fills one commit and makes it. Three things end it: all is committed, another commit was first, or more
+        # files wait for the next commit. In the last two, the next turn begins with a newer snapshot.
         conflicts = 0
         self._wanted = {file.path for file in snapshot.files}
         self._refuse_whole(snapshot)
@@ -192,7 +194,7 @@ class _Run(Generic[R]):
                 if conflicts == _CONFLICTS:
                     raise self._conflict_error(error) from error
                 snapshot = self._rebase()
-                meter = Meter(None)
+                meter = Meter(None)  # progress counts each file once
                 continue
             if all_done:
                 return
@@ -225,32 +227,34 @@ class _Run(Generic[R]):
         return True
 
     def _rewrite_file(self, snapshot: Snapshot, file: TableFile, ways: CommitModes, work: FileWork[R]) -> None:
-        way, why = commit_mode_of(ways, self._how.way)
-        target = target_of(self._table, file, way)
-        look_only = self._how.dry_run or way is None
-        if way == "new-path" and not look_only:
+        # A file without a commit mode is worked on too, as a dry run: if it needs no new version, nothing is wrong.
+        mode, reason = commit_mode_of(ways, self._how.way)
+        target = target_of(self._table, file, mode)
+        look_only = self._how.dry_run or mode is None
+        if mode == "new-path" and not look_only:
             self._new[target.path] = target  # before it is there: a signal may come at any time
         try:
             try:
-                worked = work(file, target, look_only)
+                outcome = work(file, target, look_only)
             except ConflictError:  # another run put a tail behind the file meanwhile; with that it is tried once more
-                worked = work(file, target, look_only)
+                outcome = work(file, target, look_only)
         except ParquetBloomError:
             self._remove(target.path)
             raise
-        if not worked.size and worked.begun:
+        has_new_version = outcome.size > 0
+        if has_new_version:
+            if mode is None:
+                raise TableFormatError(file, f"cannot get a new version: {reason}")
+            outcome.report.way, outcome.report.why = mode, reason
+        elif outcome.begun:
             self._remove(target.path)
-        elif not worked.size:
+        else:
             self._new.pop(target.path, None)
-        elif way is None:
-            raise TableFormatError(file, f"cannot get a new version: {why}")
+        if has_new_version and not look_only:
+            change = Change(file, target, outcome.size, outcome.footer_size)
+            self._pending.append(_Pending(change, outcome, snapshot.fields))
         else:
-            worked.report.way, worked.report.why = way, why
-        if worked.size and not look_only:
-            change = Change(file, target, worked.size, worked.footer_size)
-            self._pending.append(_Pending(change, worked, snapshot.fields))
-        else:
-            self.changed.files.append(worked.report)
+            self.changed.files.append(outcome.report)
 
     def _commit(self, snapshot: Snapshot) -> None:
         """Raises errors of ours: nothing was committed then, but for UnknownCommitError."""
@@ -259,7 +263,7 @@ class _Run(Generic[R]):
         with signals_wait():
             try:
                 version = self._table.commit(snapshot, changes, self._properties())
-            except UnknownCommitError:
+            except UnknownCommitError:  # a version may name the new files, so none of them is removed
                 raise
             except ParquetBloomError:
                 self._new = unnamed
@@ -267,6 +271,7 @@ class _Run(Generic[R]):
             self.changed.files += [one.report for one in self._pending]
             same_path = sum(change.same_path for change in changes)
             self.changed.commits.append(TableCommit(self._table.name, version, len(changes), same_path))
+            # In the next snapshot the new files are files of the table, which need no more work.
             self._seen.update(change.location.path for change in changes)
             self._pending = []
 
@@ -280,6 +285,8 @@ class _Run(Generic[R]):
         def identified(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
             return {(name, known[one.fields][name]) for name in names if name in known[one.fields]}
 
+        # A commit names each column that some file got filters for, complete columns only if they are so in every file,
+        # and a choice only if all files agree on it.
         columns = [identified(one, one.worked.columns) for one in self._pending]
         complete = [identified(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
         told = properties_of(
@@ -303,6 +310,8 @@ class _Run(Generic[R]):
         pending, self._pending = self._pending, []
         for one in pending:
             change = one.change
+            # A new version fits if its file is in the new snapshot with the same size and rows, may still be changed
+            # in the same commit mode, and if the new version itself is still there.
             now = live.get(change.file.path)
             fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
             if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter

@@ -130,10 +130,10 @@ class Writer:
         self.filter_ranges: dict[ChunkKey, tuple[int, int]] = {}
         self.texts: dict[ChunkKey, tuple[tuple[str, str], ...]] = {}
         self.cut = False
-        # A tail is no longer found when bytes among older footers left, or when the last entry that tells of it did.
+        # A tail is no longer found when bytes among older footers went, or the last entry of the provenance on it.
         alone = self.request.at_chunk_start or self.request.as_tail
         self._holds = self.request.replace and not alone and bool(older_footers(source))
-        self._built: dict[ChunkKey, BuiltFilter] = {}
+        self._built: dict[ChunkKey, BuiltFilter] = {}  # for the report: without their bytes
         self._built_elsewhere = built
         self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in file_plan.columns}
 
@@ -144,6 +144,8 @@ class Writer:
 
     def write(self, new: NewVersion) -> Writer:
         """Write all of it; nothing after the old bytes where no filter was built and none is cut out."""
+        # Each of the three writes old bytes and filters, and notes the filters' ranges. The footer, which names these,
+        # comes last.
         try:
             if self.request.at_chunk_start:
                 self._at_chunk_starts(new)
@@ -171,12 +173,15 @@ class Writer:
         if given is not None:
             results = given(self.source, keys)
         else:
+            # How many values will be hashed decides, once and before the first, whether numba is worth loading.
             chunks = {column: self.footer.column_chunks(column).num_values for column in {key[1] for key in keys}}
             expect(sum(chunks[column][group] for group, column in keys))
             # A remote file is read ahead chunk by chunk.
             runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
             results = chain.from_iterable(self.workers.in_order(self._build, runs))
         for done, (key, built) in enumerate(zip(keys, results, strict=True)):
+            # A chunk has one of three results: no filter, with the reason; key-values for the chunk's metadata, and no
+            # bytes in the body; or header and bitset.
             group, column = key
             if built.data is None:
                 self.skipped.append(SkippedColumn(self.footer.leaves[column].name, group, built.reason))
@@ -194,6 +199,8 @@ class Writer:
         """With replace: the old filters of the chosen chunks leave, as far as they can."""
         if not self.request.replace:
             return []
+        # `cut` says that some old filter is replaced, be its bytes cut out or not; the check that `remove` gives the
+        # old file back would fail then.
         spans = spans_of(self.source, self.footer, self.plan.sizings)
         self.cut = bool(spans) or not footer_filters(self.footer).keys().isdisjoint(self.plan.sizings)
         if self._holds:
@@ -201,7 +208,10 @@ class Writer:
         return list(plan_removal(self.source.path, self.footer, spans, self.request.how.force).events)
 
     def _at_chunk_starts(self, new: NewVersion) -> None:
+        # Filters are built while the body is written: write_body takes the next result at each insert event, and
+        # `keys` has the chunks in the order of these events.
         inserts = insert_events(self.footer, list(self.plan.sizings))
+        # No event of an index from the cuts: all page indexes move here, and one event each is enough.
         cuts = [e for e in self._cuts() if e.kind == "cut"]
         events = sorted([*inserts, *cuts, *index_events(self.footer)])
         keys = writing_order(self.footer, self.plan, at_chunk_start=True)
@@ -212,6 +222,7 @@ class Writer:
         new.at = sink.at
 
     def _before_footer(self, new: NewVersion) -> None:
+        # The old bytes are copied by one thread while others build filters, unless old filters are cut out.
         events = self._cuts()
         sink = FileSink(new, self.source)
 
@@ -228,6 +239,8 @@ class Writer:
         self.body = copying.result()
 
     def _behind_footer(self, new: NewVersion) -> None:
+        # The whole old file, its footer included, is the beginning of the new one: no offset moves, and the old file
+        # comes back by cutting. Where the file system can clone, no byte is copied.
         sink = FileSink(new, self.whole)
 
         def body() -> None:
@@ -242,7 +255,7 @@ class Writer:
 
     def _append_filters(self, new: NewVersion) -> None:
         small: list[bytes] = []  # that are written together
-        at = new.at
+        at = new.at  # where the next filter goes; `new.at` is behind by the bytes in `small`
         for key, data in self._results(writing_order(self.footer, self.plan, at_chunk_start=False)):
             if data:
                 self.filter_ranges[key] = (at, len(data))
@@ -254,23 +267,28 @@ class Writer:
         new.append(b"".join(small))
 
     def _new_footer(self) -> bytes:
+        # 1. Where old offsets are now.
         form, moves = self.request.form, self.body.moves
         if self.request.placement == "footer":
             # Offsets of no meaning behind the footer's start, as Polars writes, move with the end, and back with cuts.
             moves = moves.then(self.footer.start, sum(length for _, length in self.filter_ranges.values()))
-        new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.filter_ranges.items()}
-        old = all_ranges(self.footer)
-        chunks = self.plan.sizings
-        stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in chunks}
-        ranges = dict(new)
+        # 2. Filters by their fate. With `replace` a planned chunk loses its old filter even if it got no new one.
+        planned = self.plan.sizings
+        before = all_ranges(self.footer)
+        added = {key: (at, n if form.writes_length else None) for key, (at, n) in self.filter_ranges.items()}
+        removed = {key: None for key in before if key in planned and key not in added}
+        staying = {key: (moves(at), n) for key, (at, n) in before.items() if key not in planned}
+        # 3. Provenance. A filter in column metadata has no offset of its own; its chunk's first data page stands for it
+        # (format.provenance).
+        recorded = dict(added)
         for key, pairs in self.texts.items():
-            ranges[key] = (moves(self.footer.meta(*key).data_page_offset), length_of(pairs))
+            recorded[key] = (moves(self.footer.meta(*key).data_page_offset), length_of(pairs))
         described = {**form.described, **(tail_facts(self.source.size, self.footer) if self.request.as_tail else {})}
-        entries = new_entries(__version__, form.name, described, self.footer, ranges)
-        changes, append = rewritten(self.footer, stay, entries, self._holds)
-        gone = {key: None for key in old if key in chunks and key not in new}
-        texts = changes_of(self.footer, chunks, self.texts)
-        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts)
+        entries = new_entries(__version__, form.name, described, self.footer, recorded)
+        changes, append = rewritten(self.footer, staying, entries, self._holds)
+        # 4. All of it as one edit of the old footer's bytes.
+        texts = changes_of(self.footer, planned, self.texts)
+        edit = FooterEdit(moves, {**removed, **added}, self.body.index_lengths, changes, append, texts=texts)
         try:
             data = edit_footer(self.footer.data, edit)
         except FooterError as error:

@@ -89,6 +89,8 @@ def _recheck_blank_filters(
     source: OpenFile, ranges: ColumnFilterRanges, column: int, row_groups: Integers, answers: Answers
 ) -> None:
     """Take back denials of filters without any bit. Only filters that denied by a blank block are read."""
+    # A filter without any bit denies every value. That is right if its chunk holds nothing but NULL, and otherwise a
+    # filter that its writer never filled. Blank blocks alone do not show it, since a sparse filter has some.
     if not answers.blank.any():
         return
     outline = source.outline()
@@ -156,13 +158,13 @@ def _ask_in_turns(
     # A turn writes over what the turn before said of a filter. That is right, for only filters that have denied all
     # probes so far take another turn: one that admits a probe, or has another header, is done.
     other = np.zeros(len(fast), bool)
-    left, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
-    while len(left):
+    active, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
+    while len(active):
         turn = [one[first : first + step] for one in probes]
-        other[left] |= _ask_by_ranges(source, offset[left], size[left], turn, fast[left], answers)
+        other[active] |= _ask_by_ranges(source, offset[active], size[active], turn, fast[active], answers)
         first, step = first + step, 8 * step
-        more = np.array([len(probes[i]) > first for i in fast[left].tolist()], bool)
-        left = left[more & answers.denied[fast[left]] & ~other[left]]
+        more = np.array([len(probes[i]) > first for i in fast[active].tolist()], bool)
+        active = active[more & answers.denied[fast[active]] & ~other[active]]
     return other
 
 
@@ -213,29 +215,37 @@ def _ask_by_ranges(
     # Ranges 0 .. n-1 are those of the filters, one each; behind them comes one block for each probe of a filter that is
     # not read whole, in the order of `apart`. Arrays as long as `owner` have an element a pair of filter and probe,
     # filters in order: owner[k] is the filter, hashes[k] the probe, places[k] where in `data` the block for it lies.
-    head = _head_bytes(size)
+
+    # 1. The pairs, and the offset of each pair's block within its filter.
+    header_bytes = _head_bytes(size)
     first, last, hashes = _hashed(probes, fast)
     counts = last - first
     owner = np.repeat(np.arange(len(fast)), counts)
     probe = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]
-    hashes, wanted = hashes[probe], masks(hashes)[probe]
-    within = head[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
+    hashes, wanted_bits = hashes[probe], masks(hashes)[probe]
+    block_at = header_bytes[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
+
+    # 2. One read of everything.
     whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
     apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
-    lengths = np.concatenate([np.where(whole, head + size, head), np.full(len(apart), BLOCK_BYTES)])
-    data = _gather(source, np.concatenate([offset, (offset[owner] + within)[apart]]), lengths)
+    first_read = np.where(whole, header_bytes + size, header_bytes)
+    lengths = np.concatenate([first_read, np.full(len(apart), BLOCK_BYTES)])
+    data = _gather(source, np.concatenate([offset, (offset[owner] + block_at)[apart]]), lengths)
     starts = np.cumsum(lengths) - lengths
-    answers.bytes_read[fast] += np.where(whole, head + size, head + BLOCK_BYTES * counts)
+    answers.bytes_read[fast] += np.where(whole, first_read, header_bytes + BLOCK_BYTES * counts)
 
+    # 3. Headers: filters of one size have the same one.
     promised = np.zeros(len(fast), bool)
     for n in np.unique(size).tolist():
         expected = np.frombuffer(header_of(n), np.uint8)
         rows = np.flatnonzero(size == n)
         promised[rows] = (data[starts[rows][:, None] + np.arange(len(expected))] == expected).all(1)
-    places = starts[owner] + within
+
+    # 4. Blocks: a probe is admitted if all eight of its bits are set, a filter denies if it admits no probe.
+    places = starts[owner] + block_at
     places[apart] = starts[len(fast) :]
     blocks = data[places[:, None] + np.arange(BLOCK_BYTES)].view("<u4")
-    hit = ((blocks & wanted) == wanted).all(1)
+    hit = ((blocks & wanted_bits) == wanted_bits).all(1)
     admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
     answers.denied[fast] = promised & ~admitted
     # No bit in all the blocks that were looked at, and there were some: maybe the filter has none at all.

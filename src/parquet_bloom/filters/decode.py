@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parquet_bloom._thrift.parquet.ttypes import CompressionCodec, PageHeader
+from parquet_bloom._thrift.parquet.ttypes import CompressionCodec, PageHeader, PageType
 from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC
@@ -45,9 +45,9 @@ from parquet_bloom.storage.open_file import OpenFile
 # of a dictionary, up to its longest value for each row. The footer's sizes are claims; a page header's size is what
 # the reader allocates. Of files on other storages only small chunks are looked at, as each header costs a request.
 
-_HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20
-_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
-_REMOTE_MOST = 1 << 20
+_HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20  # read first, and at most: a header may hold statistics
+_DATA, _DICTIONARY, _DATA_V2 = PageType.DATA_PAGE, PageType.DICTIONARY_PAGE, PageType.DATA_PAGE_V2
+_REMOTE_MOST = 1 << 20  # bytes of a chunk on another storage whose page headers are read
 
 
 @dataclass(slots=True)
@@ -69,6 +69,8 @@ def page_sizes(source: OpenFile, extent: tuple[int, int], num_values: int) -> Pa
 
     extent  where the pages lie, start and end; num_values of the chunk: readers stop there
     """
+    # compressed_page_size counts the bytes behind a header, so header and that lead to the next one. Readers stop at
+    # num_values, not at the chunk's end, and so does this.
     at, stop = extent
     stop = min(stop, source.size)
     if source.is_remote:
@@ -127,6 +129,8 @@ def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeate
     longest   bytes that one value takes at most, where pages hold less: of a fixed width, or in the dictionary
     repeated  whether a row may have several values
     """
+    # Batches of `count` rows are tried, half as many each time. reach[i] is the bytes of the pages before page i, and
+    # ends[i] the values up to its end. A batch that begins with page i needs pages i .. last[i] - 1 in memory.
     most = limits().max_memory
     values, pages = np.array(sizes.values, np.int64), np.array(sizes.bytes, np.int64)
     per_row = max(1, -(-int(values.sum()) // max(rows, 1))) if repeated else 1
@@ -146,7 +150,7 @@ def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeate
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
-_STREAM_BYTES = 1 << 20
+_STREAM_BYTES = 1 << 20  # that pyarrow reads at a time
 # What decompression can make of one byte: zstd's shortest block is four bytes for 128 KiB. Brotli has no such bound.
 _MOST_OF_A_BYTE = {
     CompressionCodec.UNCOMPRESSED: 1,

@@ -20,13 +20,13 @@ from parquet_bloom.format import final
 from parquet_bloom.format.derived import derived
 from parquet_bloom.format.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.format.final import Candidate, Rule
-from parquet_bloom.format.footer import ChunkKey, Footer, chunk_extent
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
 from parquet_bloom.format.footer_filters import filters_of_column
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.provenance import read_entries, rules_of
 from parquet_bloom.format.statistics import Counts, counts_in, empty_filter_problem
 from parquet_bloom.kernels import split_block
-from parquet_bloom.kernels.block import block_contains, block_index
+from parquet_bloom.kernels.block import BLOCK_BYTES, block_contains, block_index
 from parquet_bloom.kernels.split_block import MAX_BYTES
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -91,13 +91,28 @@ def header_of(num_bytes: int) -> bytes:
     return final.header(num_bytes)
 
 
-@derived
-def _structures(outline: Outline) -> tuple[Integers, ...]:
-    """Say where the structures of a file lie.
+@dataclass(frozen=True, slots=True)
+class _Structures:
+    """The structures of a file, as offsets from its start.
 
-    Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted starts of
-    all chunks, and how far the pages of each and of those before it reach.
+    page_start, page_stop  int64[row groups, columns]: the extent of each chunk's pages
+    starts                 int64[..], sorted: where chunks, page indexes, filters and the footer start
+    shared                 int64[..]: filter offsets that several chunks have
+    chunk_starts           int64[chunks], sorted
+    chunk_reach            int64[chunks]: how far the pages of this chunk and of those before it, by start, reach
     """
+
+    page_start: Integers
+    page_stop: Integers
+    starts: Integers
+    shared: Integers
+    chunk_starts: Integers
+    chunk_reach: Integers
+
+
+@derived
+def _structures(outline: Outline) -> _Structures:
+    """The structures of a file."""
     slots = outline.slots
     start, stop = extents(outline)
     filters = slots[Slot.FILTER_OFFSET]
@@ -107,7 +122,7 @@ def _structures(outline: Outline) -> tuple[Integers, ...]:
     shared = used[1:][used[1:] == used[:-1]]
     order = np.argsort(start, axis=None, kind="stable")
     reach = np.maximum.accumulate(stop.reshape(-1)[order])
-    return start, stop, starts, shared, start.reshape(-1)[order], reach
+    return _Structures(start, stop, starts, shared, start.reshape(-1)[order], reach)
 
 
 def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
@@ -116,17 +131,24 @@ def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
     exists = is_pointed_at(offset)
     pointed_at = exists.copy()
     exists[list(filters_of_column(outline, column))] = True
+    # The length must be that of header and bitset for a power of two. A missing length, NONE, is none of them.
     totals, num_bytes = sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
-    fits = pointed_at & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
+    fits = pointed_at & (offset >= len(MAGIC)) & (offset < outline.start) & (totals[at] == length)
+    # Everything around must agree as well; `contradiction` says the same of one filter, in words.
     if fits.any():
-        start, stop, starts, shared, chunks, reach = _structures(outline)
-        after = np.searchsorted(starts, offset, side="right")
-        following = np.where(after < len(starts), starts[np.minimum(after, len(starts) - 1)], outline.start)
+        file = _structures(outline)
+        # It ends before the next structure begins.
+        after = np.searchsorted(file.starts, offset, side="right")
+        last = len(file.starts) - 1
+        following = np.where(after <= last, file.starts[np.minimum(after, last)], outline.start)
         fits &= length <= following - offset
-        fits &= ~((offset < stop[:, column]) & (start[:, column] < offset + length))
-        before = np.searchsorted(chunks, offset, side="right")
-        fits &= (before == 0) | (reach[np.maximum(before, 1) - 1] <= offset)
+        # It shares no byte with its own chunk's pages, and does not begin among the pages of any chunk.
+        fits &= ~((offset < file.page_stop[:, column]) & (file.page_start[:, column] < offset + length))
+        before = np.searchsorted(file.chunk_starts, offset, side="right")
+        fits &= (before == 0) | (file.chunk_reach[np.maximum(before, 1) - 1] <= offset)
+        # And it is one chunk's alone.
+        shared = file.shared
         if len(shared):
             fits &= ~np.isin(offset, shared)
     return ColumnFilterRanges(exists, fits, offset, num_bytes[at])
@@ -169,7 +191,7 @@ class FilterRange:
     def fits(self, num_bytes: int) -> bool:
         """Whether length, room and pages allow a filter of `final` with num_bytes of bitset there."""
         header = Header("final", num_bytes, (Candidate(final.RULE, (self.length or 0) - num_bytes),))
-        return self.offset >= 4 and self.length is not None and contradiction(header, self) is None
+        return self.offset >= len(MAGIC) and self.length is not None and contradiction(header, self) is None
 
     @property
     def total(self) -> int:
@@ -206,7 +228,7 @@ class FilterRanges:
 
 def read_header(source: OpenFile, filter_range: FilterRange) -> Header:
     """Read and recognise a filter's header. Raises FilterFormatError, UnknownFilterError."""
-    if filter_range.offset < 4 or filter_range.room <= 0:
+    if filter_range.offset < len(MAGIC) or filter_range.room <= 0:
         raise FilterFormatError(f"bloom_filter_offset {filter_range.offset} lies outside the file's body")
     if filter_range.offset < filter_range.reach:
         raise FilterFormatError(_among_pages(f"bloom_filter_offset {filter_range.offset} lies", filter_range))
@@ -223,6 +245,8 @@ def _among_pages(what: str, filter_range: FilterRange) -> str:
 
 def contradiction(header: Header, filter_range: FilterRange) -> str | None:
     """The contradiction between header, length and range, with both numbers; None if they agree."""
+    # Several candidates may fit a header, with bitsets that begin at different bytes, so there may be several totals.
+    # The smallest is what the filter takes at least.
     totals = sorted({c.bits_at + header.num_bytes for c in header.candidates})
     shown = " or ".join(map(str, totals))
     if filter_range.length is not None and filter_range.length not in totals:
@@ -344,22 +368,24 @@ def probe(source: OpenFile, filter_range: FilterRange, plain: bytes) -> bool:
     if num_bytes is not None and filter_range.fits(num_bytes):
         expected = final.header(num_bytes)
         h = final.RULE.hash_value(plain)
-        at = len(expected) + 32 * block_index(h, num_bytes // 32, final.RULE.index)
-        head, block = source.read_ranges([(filter_range.offset, len(expected)), (filter_range.offset + at, 32)])
+        at = len(expected) + BLOCK_BYTES * block_index(h, num_bytes // BLOCK_BYTES, final.RULE.index)
+        start = filter_range.offset
+        head, block = source.read_ranges([(start, len(expected)), (start + at, BLOCK_BYTES)])
         if head == expected:
-            if not any(block) and not any_bit(source, filter_range.offset + len(expected), num_bytes):
+            if not any(block) and not any_bit(source, start + len(expected), num_bytes):
                 check_blank(filter_range.counts)
             return block_contains(block, h)
     header = _agreeing(source, filter_range)
     if header.crc is not None:
         return _whole(source, filter_range, header).might_contain(plain)
+    # One block for each rule that may have made the filter; "perhaps" of any of them counts.
     ranges, hashes = [], []
     for candidate in header.candidates:
         rule = candidate.rule
         h = rule.hash_value(plain)
-        block_at = candidate.bits_at + 32 * block_index(h, header.num_bytes // 32, rule.index)
-        if filter_range.offset + block_at + 32 <= source.size:
-            ranges.append((filter_range.offset + block_at, 32))
+        block_at = candidate.bits_at + BLOCK_BYTES * block_index(h, header.num_bytes // BLOCK_BYTES, rule.index)
+        if filter_range.offset + block_at + BLOCK_BYTES <= source.size:
+            ranges.append((filter_range.offset + block_at, BLOCK_BYTES))
             hashes.append(h)
     blocks = source.read_ranges(ranges)
     if not any(map(any, blocks)) and not any_bit(source, filter_range.offset + header.size, header.num_bytes):

@@ -110,6 +110,7 @@ def encode(value: Any) -> bytes:
 # when the fast reader has failed. Source: thrift's "Compact protocol" specification.
 
 
+# The types of the compact protocol under which a field of each type of the definition is written.
 _WIRE = {
     TType.BYTE: {BYTE},
     TType.I16: {I16},
@@ -134,6 +135,7 @@ def decode_leniently(kind: type[T], data: bytes) -> T:
 def _struct(kind: Any, data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if depth > 32:
         raise FooterError(f"Thrift structs nested deeper than 32 at byte {at}")
+    # thrift_spec[id] is (id, type, name, arguments of the type, default), None for an id that the definition lacks.
     value = kind()
     last = 0
     while (header := field_header(data, at, last)) is not None:
@@ -150,7 +152,7 @@ def _struct(kind: Any, data: bytes, at: int, depth: int) -> tuple[Any, int]:
 
 def _value(ttype: int, arguments: Any, wire: int, data: bytes, at: int, depth: int) -> Any:
     if ttype == TType.BOOL:
-        return wire == TRUE
+        return wire == TRUE  # a field's type is its value
     if ttype == TType.BYTE:
         return struct.unpack_from("<b", data, at)[0]
     if ttype == TType.DOUBLE:
@@ -159,6 +161,7 @@ def _value(ttype: int, arguments: Any, wire: int, data: bytes, at: int, depth: i
         return _struct(arguments[0], data, at, depth + 1)[0]
     if ttype == TType.LIST:
         return _list(arguments, data, at, depth)
+    # What remains begins with a varint: the length of a text, or an integer in zigzag form.
     number, start = varint(data, at)
     if ttype == TType.STRING:
         raw = data[start : start + number]

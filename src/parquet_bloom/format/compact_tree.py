@@ -18,9 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parquet_bloom.errors import FooterError, FooterLimitError, parameter
+from parquet_bloom.format.field_ids import ColumnChunkId, ColumnMetaDataId, FileMetaDataId, RowGroupId, StatisticsId
 from parquet_bloom.limits import limits
 
+# Types of the compact protocol. A bool has two, because the header of its field is its value.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+STOP = b"\0"  # ends a struct
 _MAX_DEPTH = 64
 
 # Which fields are opened: id -> the same for the structs below it.
@@ -122,7 +125,7 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
     """Read the head of a list: (elements, their type, where the first begins). Raises FooterError."""
     byte = _byte(data, at)
     size, at = byte >> 4, at + 1
-    if size == 15:
+    if size == 15:  # 15 or more elements: their number follows
         size, at = varint(data, at)
     if size > len(data):
         raise FooterError(f"Thrift list of {size} elements in {len(data)} bytes")
@@ -137,12 +140,19 @@ def list_of_structs(count: int) -> bytes:
     return bytes([count << 4 | STRUCT]) if count < 15 else bytes([0xF0 | STRUCT]) + _write_varint(count)
 
 
+def first_field(id: int, wire: int) -> bytes:
+    """The header of the first field of a struct, of an id up to 15: its delta counts from 0."""
+    return bytes([id << 4 | wire])
+
+
 def field_header(data: bytes, at: int, last: int) -> tuple[int, int, int] | None:
     """Read the head of a field: (id, type, where the value begins); None at the end of the struct."""
     byte = _byte(data, at)
     if byte == 0:
         return None
     at += 1
+    # Short form: the upper four bits are the delta from the id before, 1 to 15. Long form: they are 0, and the id
+    # itself follows as a zigzag varint. The lower four bits are the type in both.
     if byte >> 4:
         return last + (byte >> 4), byte & 15, at
     number, at = varint(data, at)
@@ -158,6 +168,8 @@ class _Field:
     value: bytes | Node | NodeList
 
     def encode(self, previous: int) -> bytes:
+        # A header stays as it was written while its delta counts from the same field, or needs none. Otherwise a
+        # field before it came or went, and the header is written again: short where the delta fits four bits.
         long_by_choice = self.header and not self.header[0] >> 4 and 0 < self.id - self.previous <= 15
         if previous == self.previous or long_by_choice:  # the long form names the id, so it holds anywhere
             return self.header
@@ -226,6 +238,7 @@ class Node:
         if found is not None:
             found.value = raw
             if found.wire != wire:  # whatever was there, it was not what the format says
+                # -1 is no field's id, so `encode` writes a new header.
                 found.wire, found.previous, found.header = wire, -1, b""
             return
         at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
@@ -287,7 +300,8 @@ def parse(data: bytes, template: Template, at: int = 0, last: int = 0) -> tuple[
 #
 # Fields of a footer that the generated bindings drop, as their type is not that of today's format.
 
-FILTER_FIELDS = {14: I64, 15: I32}  # of ColumnMetaData, as Thrift types
+FILTER_FIELDS = {ColumnMetaDataId.bloom_filter_offset: I64, ColumnMetaDataId.bloom_filter_length: I32}  # with types
+DRAFT_FILTER_FIELD = StatisticsId.is_max_value_exact  # a bool; in the draft of 2015 a struct, with the filter
 # How a filter of 2015 ends: three i32, of which numBits takes more than one byte. The bindings drop it, and
 # to look for it in every footer's tree would take longer than reading the footer.
 DRAFT_FILTER = re.compile(rb"\x15[\x80-\xff]{1,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\0")
@@ -297,10 +311,10 @@ def draft_structs(data: bytes) -> dict[tuple[int, int], bytes]:
     """The structs in field 7 of every chunk's Statistics, by (row group, column), as they lie in a footer."""
     found = {}
     try:
-        for key, meta in _chunk_metas(data, {12: {}}):
-            statistics = meta.get(12)
-            if isinstance(statistics, Node) and statistics.wire(7) == STRUCT:
-                found[key] = statistics.get(7)
+        for key, meta in _chunk_metas(data, {ColumnMetaDataId.statistics: {}}):
+            statistics = meta.get(ColumnMetaDataId.statistics)
+            if isinstance(statistics, Node) and statistics.wire(DRAFT_FILTER_FIELD) == STRUCT:
+                found[key] = statistics.get(DRAFT_FILTER_FIELD)
     except FooterError:  # only the lenient reader takes it
         return {}
     return found
@@ -317,9 +331,11 @@ def foreign_filter_fields(data: bytes) -> set[tuple[int, int]]:
 
 def _chunk_metas(data: bytes, template: Template) -> Iterator[tuple[tuple[int, int], Node]]:
     """The ColumnMetaData of every chunk that has one, opened as the template says."""
-    for i, group in enumerate(_opened(parse(data, {4: {1: {3: template}}})[0].get(4))):
-        for j, chunk in enumerate(_opened(group.get(1))):
-            meta = chunk.get(3)
+    chunks = {RowGroupId.columns: {ColumnChunkId.meta_data: template}}
+    footer, _ = parse(data, {FileMetaDataId.row_groups: chunks})
+    for i, group in enumerate(_opened(footer.get(FileMetaDataId.row_groups))):
+        for j, chunk in enumerate(_opened(group.get(RowGroupId.columns))):
+            meta = chunk.get(ColumnChunkId.meta_data)
             if isinstance(meta, Node):
                 yield (i, j), meta
 

@@ -17,14 +17,40 @@ from typing import Any
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
-from parquet_bloom.format.compact_tree import BINARY, FILTER_FIELDS, I32, I64, STRUCT, Node, NodeList, Template, parse
+from parquet_bloom.format.compact_tree import (
+    BINARY,
+    DRAFT_FILTER_FIELD,
+    FILTER_FIELDS,
+    I32,
+    I64,
+    STRUCT,
+    Node,
+    NodeList,
+    Template,
+    parse,
+)
+from parquet_bloom.format.field_ids import (
+    ColumnChunkId,
+    ColumnMetaDataId,
+    FileMetaDataId,
+    KeyValueId,
+    OffsetIndexId,
+    PageLocationId,
+    RowGroupId,
+)
 from parquet_bloom.kernels.loops import worth_loading
 
-_FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
-_WITH_TEXTS: Template = {4: {1: {3: {8: {}, 12: {}}}}, 5: {}}
-_DRAFT_FILTER = 7  # of Statistics, where it is a struct
-_OFFSET_INDEX: Template = {1: {}}
-EXTENSION = 32767
+
+def _template(in_meta_data: Template) -> Template:
+    """The fields to open in a footer: down to each ColumnMetaData, the fields to open in that, and key-values."""
+    chunks: Template = {RowGroupId.columns: {ColumnChunkId.meta_data: in_meta_data}}
+    return {FileMetaDataId.row_groups: chunks, FileMetaDataId.key_value_metadata: {}}
+
+
+_FOOTER = _template({})
+_WITH_TEXTS = _template({ColumnMetaDataId.key_value_metadata: {}, ColumnMetaDataId.statistics: {}})
+_OFFSET_INDEX: Template = {OffsetIndexId.page_locations: {}}
+EXTENSION = 32767  # the id that parquet-format's BinaryProtocolExtensions.md reserves
 _TREE_NS, _LOAD_NS = 300.0, 10e6  # of the tree for a byte, and of the compiled loop until it is loaded
 PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
@@ -141,8 +167,8 @@ def _structs(struct: Any, number: int) -> list[Any]:
 
 def _pair(key: str, value: str) -> Node:
     pair = Node()
-    pair.put(1, key, BINARY)
-    pair.put(2, value, BINARY)
+    pair.put(KeyValueId.key, key, BINARY)
+    pair.put(KeyValueId.value, value, BINARY)
     return pair
 
 
@@ -179,28 +205,36 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _move_chunk(chunk: Any, moves: Moves) -> None:
-    for number in (2, 4, 6):  # file_offset, offset_index_offset, column_index_offset
+    for number in (ColumnChunkId.file_offset, ColumnChunkId.offset_index_offset, ColumnChunkId.column_index_offset):
         _move(chunk, number, moves)
-    if not isinstance(meta := _get(chunk, 3), int | bytes | str | list | None):
-        for number in (9, 10, 11, 14):  # data page, index page, dictionary page, Bloom filter
+    # Metadata of another type than a struct is not ours to understand, and stays.
+    if not isinstance(meta := _get(chunk, ColumnChunkId.meta_data), int | bytes | str | list | None):
+        for number in (
+            ColumnMetaDataId.data_page_offset,
+            ColumnMetaDataId.index_page_offset,
+            ColumnMetaDataId.dictionary_page_offset,
+            ColumnMetaDataId.bloom_filter_offset,
+        ):
             _move(meta, number, moves)
 
 
 def _edit_key_values(root: Node, edit: FooterEdit) -> None:
     if not edit.key_values and not edit.append:
         return
-    was_there = _get(root, 5) is not None
-    pairs = _structs(root, 5)
+    was_there = _get(root, FileMetaDataId.key_value_metadata) is not None
+    pairs = _structs(root, FileMetaDataId.key_value_metadata)
+    # From the last position to the first, so that a pair that goes does not shift those still to come.
     for at, value in sorted(edit.key_values.items(), reverse=True):
         if value is None:
             del pairs[at]
         else:
-            _put(pairs[at], 2, value, BINARY)
+            _put(pairs[at], KeyValueId.value, value, BINARY)
     pairs.extend(_pair(key, value) for key, value in edit.append)
+    # `pairs` is the tree's own list where there was one. An empty list and no list are different bytes.
     if not pairs and not edit.keep_empty:
-        _put(root, 5, None)
+        _put(root, FileMetaDataId.key_value_metadata, None)
     elif not was_there:
-        root.put_list(5, pairs)
+        root.put_list(FileMetaDataId.key_value_metadata, pairs)
 
 
 def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -> None:
@@ -214,41 +248,42 @@ def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -
 def _write_texts(meta: Any, changes: PairChanges) -> None:
     # Pairs of others keep their order and their bytes. The list goes when it has lost its last pair; one that was
     # there and empty gets no filter in the first place (forms.k_probe), so nothing here has to bring it back.
-    old = _structs(meta, 8)
+    field_id = ColumnMetaDataId.key_value_metadata
+    old = _structs(meta, field_id)
     gone = {key for key, value in changes if value is None}
-    pairs = [pair for pair in old if _get(pair, 1) not in gone]
+    pairs = [pair for pair in old if _get(pair, KeyValueId.key) not in gone]
     pairs += [_pair(key, value) for key, value in changes if value is not None]
-    if _get(meta, 8) is not None:
+    if _get(meta, field_id) is not None:
         if not pairs:
-            _put(meta, 8, None)
+            _put(meta, field_id, None)
         else:
             old[:] = pairs
     elif pairs:
-        meta.put_list(8, pairs)
-    statistics = _get(meta, 12)
-    if isinstance(statistics, Node) and statistics.wire(_DRAFT_FILTER) == STRUCT:
-        statistics.drop(_DRAFT_FILTER)
+        meta.put_list(field_id, pairs)
+    statistics = _get(meta, ColumnMetaDataId.statistics)
+    if isinstance(statistics, Node) and statistics.wire(DRAFT_FILTER_FIELD) == STRUCT:
+        statistics.drop(DRAFT_FILTER_FIELD)
 
 
 def _apply(root: Node, edit: FooterEdit) -> None:
     # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
     # that, because they are in the new file's offsets already and must not move again.
     moving = bool(edit.moves)
-    for i, group in enumerate(_structs(root, 4)):
+    for i, group in enumerate(_structs(root, FileMetaDataId.row_groups)):
         if moving:
-            _move(group, 5, edit.moves)  # file_offset
-        for j, chunk in enumerate(_structs(group, 1)):
+            _move(group, RowGroupId.file_offset, edit.moves)
+        for j, chunk in enumerate(_structs(group, RowGroupId.columns)):
             if moving:
                 _move_chunk(chunk, edit.moves)
             if (i, j) in edit.index_lengths:
-                _put(chunk, 5, edit.index_lengths[i, j], I32)
+                _put(chunk, ColumnChunkId.offset_index_length, edit.index_lengths[i, j], I32)
             if (i, j) in edit.filter_ranges:
-                meta = _get(chunk, 3)
+                meta = _get(chunk, ColumnChunkId.meta_data)
                 if meta is None or isinstance(meta, int | bytes | str | list):
                     raise FooterError(f"row group {i}, column {j} has no metadata")
                 _put_filter_range(meta, edit.filter_ranges[i, j])
             if (i, j) in edit.texts:
-                _write_texts(_get(chunk, 3), edit.texts[i, j])
+                _write_texts(_get(chunk, ColumnChunkId.meta_data), edit.texts[i, j])
     _edit_key_values(root, edit)
 
 
@@ -277,25 +312,26 @@ def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
         if found is None:
             return None
         start, groups, end = found
-        # The tree begins behind the row groups, where ids count from 4. A field of a smaller id there is a second
-        # opinion on what stands before: only the tree of the whole footer knows what becomes of that.
-        rest, used = parse(data, {5: {}}, end, last=4)
-        if any(f.id <= 4 for f in rest.fields):
+        # The tree begins behind the row groups, and the first id there counts from theirs. A field of a smaller id is
+        # a second opinion on what stands before: only the tree of the whole footer knows what becomes of that.
+        rest, used = parse(data, {FileMetaDataId.key_value_metadata: {}}, end, last=FileMetaDataId.row_groups)
+        if any(f.id <= FileMetaDataId.row_groups for f in rest.fields):
             return None
         _edit_key_values(rest, edit)
     except FooterError:  # the tree says what is wrong, and where
         return None
-    return b"".join((data[:start], groups, rest.encode(4), data[used:]))
+    return b"".join((data[:start], groups, rest.encode(FileMetaDataId.row_groups), data[used:]))
 
 
 def move_offset_index(data: bytes, moves: Moves) -> bytes:
     """Move the page offsets of one OffsetIndex; its length may change with the offsets' varints."""
+    # Exactly one of `root` and `node` is there: the binding, or the tree where the binding would lose something.
     root = _exact(OffsetIndex, data)
     node, used = (None, len(data)) if root is not None else parse(data, _OFFSET_INDEX)
-    if _get(root or node, 1) is None:
+    if _get(root or node, OffsetIndexId.page_locations) is None:
         raise FooterError("an OffsetIndex has no page_locations")
-    for location in _structs(root or node, 1):
-        if not isinstance(_get(location, 1), int):
+    for location in _structs(root or node, OffsetIndexId.page_locations):
+        if not isinstance(_get(location, PageLocationId.offset), int):
             raise FooterError("a PageLocation has no offset")
-        _move(location, 1, moves)
+        _move(location, PageLocationId.offset, moves)
     return compact.encode(root) if node is None else node.encode() + data[used:]

@@ -20,14 +20,18 @@ from parquet_bloom.errors import EncryptedFooterError, FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (
     LIST,
+    STOP,
     STRUCT,
     draft_structs,
     field_header,
+    first_field,
     foreign_filter_fields,
     list_header,
+    list_of_structs,
     skip,
 )
 from parquet_bloom.format.derived import derived
+from parquet_bloom.format.field_ids import FileMetaDataId
 from parquet_bloom.format.schema import Leaf, leaves_of
 
 MAGIC = b"PAR1"
@@ -244,7 +248,7 @@ def chunk_extent(meta: ColumnMetaData) -> tuple[int, int]:
     if start < len(MAGIC) and meta.num_values == 0:
         return start, start
     dictionary = meta.dictionary_page_offset
-    if dictionary is not None and 4 <= dictionary < start:
+    if dictionary is not None and len(MAGIC) <= dictionary < start:
         start = dictionary
     return start, start + meta.total_compressed_size
 
@@ -281,36 +285,45 @@ def _by_row_groups(data: bytes) -> FileMetaData | None:
     An element of a list takes a byte in the footer and a hundred in memory. The first row group that has more chunks
     than the schema has columns ends it. Raises FooterError.
     """
-    at = last = 0
+    at = id = 0
     columns = None
-    while (header := field_header(data, at, last)) is not None:
-        last, wire, start = header
-        if last == 4:
-            count, kind, first = list_header(data, start)
+    # Fields of FileMetaData are skipped up to row_groups. The schema comes before it and is decoded alone, as a
+    # footer of this one field, for the number of columns.
+    while (header := field_header(data, at, id)) is not None:
+        id, wire, value = header
+        if id == FileMetaDataId.row_groups:
+            count, kind, first = list_header(data, value)
             if columns is None or wire != LIST or kind != STRUCT:
                 return None
-            groups: list[RowGroup] = []
-            end = first
-            try:
-                with compact.uncollected():
-                    for group, after in compact.decode_each(RowGroup, data, first, count):
-                        _check_columns(len(groups), group, columns)
-                        groups.append(group)
-                        end = after
-                rest, _ = compact.decode(FileMetaData, data[:start] + bytes([STRUCT]) + data[end:])
-            except FooterError as error:
-                if isinstance(error.__cause__, Exception):
-                    return None  # fields of a wrong type, which the other reader passes over
-                raise
-            if rest.row_groups:  # the field is there twice
-                return None
-            rest.row_groups = groups
-            return rest
-        at = skip(data, start, wire)
-        if last == 2 and wire == LIST:
-            schema = compact.decode(FileMetaData, b"\x29" + data[start:at] + b"\0")[0].schema or []
-            columns = len(leaves_of(schema))
+            return _with_row_groups(data, value, first, count, columns)
+        at = skip(data, value, wire)
+        if id == FileMetaDataId.schema and wire == LIST:
+            schema_alone = first_field(id, LIST) + data[value:at] + STOP
+            columns = len(leaves_of(compact.decode(FileMetaData, schema_alone)[0].schema or []))
     return None
+
+
+def _with_row_groups(data: bytes, start: int, first: int, count: int, columns: int) -> FileMetaData | None:
+    """`_by_row_groups` for `count` row groups, whose list starts at `start` and its first element at `first`."""
+    groups: list[RowGroup] = []
+    end = first
+    try:
+        with compact.uncollected():
+            for group, after in compact.decode_each(RowGroup, data, first, count):
+                _check_columns(len(groups), group, columns)
+                groups.append(group)
+                end = after
+        # All other fields, with an empty list in the place of the row groups.
+        rest, _ = compact.decode(FileMetaData, data[:start] + list_of_structs(0) + data[end:])
+    except FooterError as error:
+        # `decode` and `decode_each` chain the reader's error; `_check_columns` has none to chain.
+        if isinstance(error.__cause__, Exception):
+            return None  # fields of a wrong type, which the other reader passes over
+        raise
+    if rest.row_groups:  # the field is there twice
+        return None
+    rest.row_groups = groups
+    return rest
 
 
 def _check_columns(i: int, group: RowGroup, columns: int) -> None:

@@ -22,7 +22,28 @@ from numpy.typing import NDArray
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, SchemaElement
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
-from parquet_bloom.format.compact_tree import DRAFT_FILTER, LIST, STRUCT, draft_structs, field_header, list_header
+from parquet_bloom.format.compact_tree import (
+    BINARY,
+    DRAFT_FILTER,
+    DRAFT_FILTER_FIELD,
+    I32,
+    I64,
+    LIST,
+    STOP,
+    STRUCT,
+    draft_structs,
+    field_header,
+    first_field,
+    list_header,
+    list_of_structs,
+)
+from parquet_bloom.format.field_ids import (
+    ColumnChunkId,
+    ColumnMetaDataId,
+    FileMetaDataId,
+    RowGroupId,
+    StatisticsId,
+)
 from parquet_bloom.format.footer import MAGIC, Footer
 from parquet_bloom.format.schema import Leaf, leaves_of
 
@@ -119,9 +140,9 @@ def outline_of(footer: Footer) -> Outline:
                 if bound is not None:
                     keep(at, i, j, bound)
         if meta.key_value_metadata:
-            keep(
-                Slot.KEY_VALUES, i, j, compact.encode(ColumnMetaData(key_value_metadata=meta.key_value_metadata))[1:-1]
-            )
+            # The list's bytes, as the walk takes them: without the header of its field, and the end of the struct.
+            alone = ColumnMetaData(key_value_metadata=meta.key_value_metadata)
+            keep(Slot.KEY_VALUES, i, j, compact.encode(alone)[1:-1])
         for slot, value in enumerate(values):
             if value is not None:
                 slots[slot, i, j] = value
@@ -143,7 +164,8 @@ def outline_of(footer: Footer) -> Outline:
 
 # --- through the compiled walk --------------------------------------------------------------------
 
-_ROW_GROUP, _CHUNK, _META, _STATISTICS = range(4)
+_ROW_GROUP, _CHUNK, _META, _STATISTICS = range(4)  # kinds of struct in the walk's table
+_MOST_ID = (1 << 15) - 1  # a field id is an i16 in the compact protocol
 
 
 @lru_cache(1)
@@ -151,32 +173,37 @@ def _actions() -> NDArray[np.int64]:
     """The walk's table, from the field ids and types of parquet.thrift."""
     from parquet_bloom.kernels import compact_walk as w
 
-    i32, i64, binary = 5, 6, 8
     table = np.zeros((4, w.FIELDS, 3), np.int64)
-    table[_ROW_GROUP, 1] = w.OUTER, _CHUNK, LIST
-    table[_ROW_GROUP, 3] = w.STORE, 0, i64
-    table[_CHUNK, 1] = w.STOP_ALL, 0, 0  # file_path
-    table[_CHUNK, 3] = w.ENTER, _META, STRUCT
-    table[_CHUNK, 4] = w.STORE, Slot.OFFSET_INDEX, i64
-    table[_CHUNK, 6] = w.STORE, Slot.COLUMN_INDEX, i64
-    table[_CHUNK, 8] = table[_CHUNK, 9] = w.STOP_ALL, 0, 0  # encrypted
+    table[_ROW_GROUP, RowGroupId.columns] = w.OUTER, _CHUNK, LIST
+    table[_ROW_GROUP, RowGroupId.num_rows] = w.STORE, 0, I64
+    # Pages in another file, or encrypted ones: the walk ends, and the bindings' reader raises the error.
+    for id in (ColumnChunkId.file_path, ColumnChunkId.crypto_metadata, ColumnChunkId.encrypted_column_metadata):
+        table[_CHUNK, id] = w.STOP_ALL, 0, 0
+    table[_CHUNK, ColumnChunkId.meta_data] = w.ENTER, _META, STRUCT
+    table[_CHUNK, ColumnChunkId.offset_index_offset] = w.STORE, Slot.OFFSET_INDEX, I64
+    table[_CHUNK, ColumnChunkId.column_index_offset] = w.STORE, Slot.COLUMN_INDEX, I64
     for id, slot, wire in (
-        (1, Slot.TYPE, i32),
-        (5, Slot.NUM_VALUES, i64),
-        (7, Slot.COMPRESSED_SIZE, i64),
-        (9, Slot.DATA_PAGE, i64),
-        (11, Slot.DICTIONARY_PAGE, i64),
-        (14, Slot.FILTER_OFFSET, i64),
-        (15, Slot.FILTER_LENGTH, i32),
+        (ColumnMetaDataId.type, Slot.TYPE, I32),
+        (ColumnMetaDataId.num_values, Slot.NUM_VALUES, I64),
+        (ColumnMetaDataId.total_compressed_size, Slot.COMPRESSED_SIZE, I64),
+        (ColumnMetaDataId.data_page_offset, Slot.DATA_PAGE, I64),
+        (ColumnMetaDataId.dictionary_page_offset, Slot.DICTIONARY_PAGE, I64),
+        (ColumnMetaDataId.bloom_filter_offset, Slot.FILTER_OFFSET, I64),
+        (ColumnMetaDataId.bloom_filter_length, Slot.FILTER_LENGTH, I32),
     ):
         table[_META, id] = w.STORE, slot, wire
-    table[_META, 8] = w.SPAN_IF, Slot.KEY_VALUES, LIST
-    table[_META, 12] = w.ENTER, _STATISTICS, STRUCT
-    table[_STATISTICS, 7] = w.SPAN_IF, Slot.DRAFT_FILTER, STRUCT
-    table[_STATISTICS, 3] = w.STORE, Slot.NULL_COUNT, i64
-    table[_STATISTICS, 9] = w.STORE, Slot.NAN_COUNT, i64
-    for id, slot in ((1, Slot.OLD_MAX), (2, Slot.OLD_MIN), (5, Slot.MAX_VALUE), (6, Slot.MIN_VALUE)):
-        table[_STATISTICS, id] = w.SPAN, slot, binary
+    table[_META, ColumnMetaDataId.key_value_metadata] = w.SPAN_IF, Slot.KEY_VALUES, LIST
+    table[_META, ColumnMetaDataId.statistics] = w.ENTER, _STATISTICS, STRUCT
+    table[_STATISTICS, DRAFT_FILTER_FIELD] = w.SPAN_IF, Slot.DRAFT_FILTER, STRUCT
+    table[_STATISTICS, StatisticsId.null_count] = w.STORE, Slot.NULL_COUNT, I64
+    table[_STATISTICS, StatisticsId.nan_count] = w.STORE, Slot.NAN_COUNT, I64
+    for id, slot in (
+        (StatisticsId.max, Slot.OLD_MAX),
+        (StatisticsId.min, Slot.OLD_MIN),
+        (StatisticsId.max_value, Slot.MAX_VALUE),
+        (StatisticsId.min_value, Slot.MIN_VALUE),
+    ):
+        table[_STATISTICS, id] = w.SPAN, slot, BINARY
     return table
 
 
@@ -192,11 +219,14 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     rest = b""
     try:
         while (header := field_header(data, at, last)) is not None:
+            # Top-level fields go by in their order. Only the schema and the row groups are taken up; `at` is always
+            # the end of the field before, and -1 where that was not what it had to be.
             id, wire, value = header
-            if not last < id < 1 << 15:
+            if not last < id <= _MOST_ID:
                 return None
-            if id == 4 and leaves is not None:
+            if id == FileMetaDataId.row_groups and leaves is not None:
                 n, kind, first = list_header(data, value)
+                # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
                 if wire != LIST or (n and (kind != STRUCT or not leaves)) or n * len(leaves) > len(data):
                     return None
                 rows = np.full((1, n), NONE, np.int64)
@@ -206,15 +236,17 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
                 at = compact_walk.end_of(view, value, wire)
             if at < 0:
                 return None
-            if id == 2:
+            if id == FileMetaDataId.schema:
                 schema, leaves = _schema(data[value:at]) if wire == LIST else (None, None)
-            elif id == 4:
+            elif id == FileMetaDataId.row_groups:
                 rest = data[at:]
             last = id
         if leaves is None or rows is None or slots is None:
             return None
-        # The fields behind row_groups, as a footer that has nothing else: fields 1 to 4 are passed over.
-        metadata, _ = compact.decode(FileMetaData, b"\x49\x0c" + rest)
+        # The fields behind row_groups, as a footer without fields 1 to 3 and with an empty list of row groups: the
+        # first header of `rest` counts its delta from that field.
+        no_row_groups = first_field(FileMetaDataId.row_groups, LIST) + list_of_structs(0)
+        metadata, _ = compact.decode(FileMetaData, no_row_groups + rest)
     except FooterError:
         return None
     if metadata.encryption_algorithm is not None or (rows == NONE).any():
@@ -229,7 +261,7 @@ def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Start and stop of every chunk's pages, as footer.chunk_extent has them: int64[row groups, columns]."""
     slots = outline.slots
     data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
-    start = np.where((dictionary >= 4) & (dictionary < data), dictionary, data)
+    start = np.where((dictionary >= len(MAGIC)) & (dictionary < data), dictionary, data)
     size = slots[Slot.COMPRESSED_SIZE]
     stop = start + size
     # A damaged size may end past 64 bits, where numpy goes round to the other end.
@@ -241,5 +273,5 @@ def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 @lru_cache(64)
 def _schema(schema: bytes) -> tuple[list[SchemaElement], tuple[Leaf, ...]]:
     """A schema and its leaves, by the bytes of its list. All outlines of such a schema share them."""
-    metadata, _ = compact.decode(FileMetaData, b"\x29" + schema + b"\0")
+    metadata, _ = compact.decode(FileMetaData, first_field(FileMetaDataId.schema, LIST) + schema + STOP)
     return metadata.schema or [], leaves_of(metadata.schema or [])

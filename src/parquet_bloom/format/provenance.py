@@ -142,6 +142,7 @@ def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], filter_ran
         names = {name for name in body["columns"] if isinstance(name, str)}
         columns = {leaf.index for leaf in leaves if leaf.name in names}
         groups = _integers(body.get("row_groups"))
+        # All filters that lie in these columns and row groups now, also those that a later program put there.
         chunks = {
             key: filter_range
             for key, filter_range in filter_ranges.items()
@@ -173,6 +174,7 @@ def new_entries(
 
 def _rectangles(filter_ranges: FilterRangeMap) -> Iterator[dict[ChunkKey, tuple[int, int | None]]]:
     """Split ranges into columns x row groups, which is what an entry can speak of."""
+    # First the row groups of each column, then the columns that have the same row groups.
     groups_of: dict[int, list[int]] = defaultdict(list)
     for group, column in sorted(filter_ranges):
         groups_of[column].append(group)
@@ -219,9 +221,10 @@ def rewritten(
         bodies = _parse(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
-            left = _follow(known[i], filter_ranges, footer) if i in known else [body]
-            tail = {_TAIL: body[_TAIL]} if keep_tails and i in known and not left and known[i].tail else None
-            kept += left if tail is None or tail in kept else [tail]
+            followed = _follow(known[i], filter_ranges, footer) if i in known else [body]
+            # An entry without filters is dropped. If its tail stays in the file, its "tail" stays, once.
+            tail = {_TAIL: body[_TAIL]} if keep_tails and i in known and not followed and known[i].tail else None
+            kept += followed if tail is None or tail in kept else [tail]
         if added:
             kept, added = kept + added, []
         changes[at] = _text(kept) if kept else None

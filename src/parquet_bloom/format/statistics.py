@@ -129,6 +129,7 @@ def one_value_statistics(n: int, value: Any) -> ColumnStatistics:
 
 
 def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
+    # 1. Counts: may a row be NULL, may one hold a value?
     slots = outline.slots[:, :, leaf.index]
     n = outline.n_row_groups
     values, nulls = slots[Slot.NUM_VALUES], slots[Slot.NULL_COUNT]
@@ -142,22 +143,16 @@ def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
     some_null = ~counted | (nulls > 0) | (not _trusts_nulls(outline, leaf)) if leaf.optional else ~sound
     some_value = ~counted | (nulls < values)
     nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
+    # 2. Bounds, if the column has an order and its writer is believed.
     domain = domain_of(leaf) if _trusts_any(outline, leaf) else None
-    unknown = np.zeros(n, bool)
-    nothing = np.zeros(n, np.int64)
-    if domain is None:
+    bounds = _stored_bounds(outline, slots, leaf, domain) if domain is not None else None
+    if bounds is None:
+        unknown, nothing = np.zeros(n, bool), np.zeros(n, np.int64)
         return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
-    low, has_low, high, has_high = unknown, unknown, unknown, unknown
-    new = _trusts_new(outline, leaf)
-    if new:
-        low, has_low = _decode(outline.data, slots, Slot.MIN_VALUE, leaf, domain)
-        high, has_high = _decode(outline.data, slots, Slot.MAX_VALUE, leaf, domain)
-    if _trusts_old(leaf) and not (has_low.any() or has_high.any()):
-        low, has_low = _decode(outline.data, slots, Slot.OLD_MIN, leaf, domain)
-        high, has_high = _decode(outline.data, slots, Slot.OLD_MAX, leaf, domain)
-    if not (has_low.any() or has_high.any()):
-        return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    low, has_low, high, has_high = bounds
     some_value = some_value | has_low | has_high  # they are bounds of values, whatever null_count says
+    # 3. Bounds that contradict something are none: of unsound chunks, with a NaN, or the lower above the upper. NaN is
+    # the one value that differs from itself.
     has_low, has_high = has_low & sound, has_high & sound
     both = has_low & has_high
     if domain == "float":  # one NaN spoils both
@@ -166,6 +161,26 @@ def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
         spoilt = np.zeros(n, bool)
     spoilt[both] |= (low[both] > high[both]).astype(bool)
     return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
+
+
+def _stored_bounds(
+    outline: Outline, slots: NDArray[np.int64], leaf: Leaf, domain: Domain
+) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[Any], NDArray[np.bool_]] | None:
+    """The lower bounds and where there is one, and the upper bounds likewise; None if no row group has any.
+
+    The new fields of all row groups, or if they give nothing the old ones: never some of each.
+    """
+    fields = []
+    if _trusts_new(outline, leaf):
+        fields.append((Slot.MIN_VALUE, Slot.MAX_VALUE))
+    if _trusts_old(leaf):
+        fields.append((Slot.OLD_MIN, Slot.OLD_MAX))
+    for min_field, max_field in fields:
+        low, has_low = _decode(outline.data, slots, min_field, leaf, domain)
+        high, has_high = _decode(outline.data, slots, max_field, leaf, domain)
+        if has_low.any() or has_high.any():
+            return low, has_low, high, has_high
+    return None
 
 
 def _trusts_any(outline: Outline, leaf: Leaf) -> bool:
@@ -184,8 +199,11 @@ def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
     if orders is None or len(orders) != len(outline.leaves):
         return False
     order = orders[leaf.index]
+    # IEEE754TotalOrder differs from the type's own order in NaN and the two zeros alone, and no bound depends on these.
     if order.TYPE_ORDER is None and (order.IEEE_754_TOTAL_ORDER is None or not leaf.float_bits):
         return False
+    # Writers with known mistakes (the module's sources). Where only unsigned or bytewise order was wrong, numbers that
+    # compare as signed are still right.
     writer, version = _writer(outline.metadata.created_by)
     if writer == "parquet-cpp-arrow" and version < (11, 0) and leaf.physical == BYTE_ARRAY:
         return False
@@ -225,7 +243,7 @@ def _decode(
     if domain == "float":
         return values.astype(np.float64), has
     if leaf.physical == BOOLEAN:
-        has = has & (values <= 1)
+        has = has & (values <= 1)  # PLAIN has one bit; another byte is damage
     if leaf.logical == "INTEGER" and not leaf.signed:
         return values.view(f"<u{width}").astype(np.uint64), has
     return values.astype(np.int64), has
@@ -247,6 +265,7 @@ def _decode_bytes(
         has = has & (length <= leaf.type_length)  # truncated bounds are shorter
     elif domain == "integer":
         has = has & (length > 0)
+    # DECIMAL is two's complement, big-endian (LogicalTypes.md). Numpy's own bytes would lose zeros at the end.
     out = np.empty(len(at), object)
     for i, (a, n, h) in enumerate(zip(at.tolist(), length.tolist(), has.tolist(), strict=True)):
         raw = data[a : a + n] if h else b""

@@ -25,15 +25,34 @@ from parquet_bloom._thrift.parquet.ttypes import (
     SchemaElement,
 )
 from parquet_bloom.format import compact
-from parquet_bloom.format.compact_tree import I32, I64, LIST, STRUCT, field_header, list_header, list_of_structs
+from parquet_bloom.format.compact_tree import (
+    I32,
+    I64,
+    LIST,
+    STOP,
+    STRUCT,
+    field_header,
+    first_field,
+    list_header,
+    list_of_structs,
+)
 from parquet_bloom.format.derived import derived
+from parquet_bloom.format.field_ids import ColumnChunkId, ColumnMetaDataId, FileMetaDataId, RowGroupId
 from parquet_bloom.format.footer import ChunkKey, ColumnChunks, Footer
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
 
-_ROW_GROUP, _CHUNK, _META = range(3)
+_ROW_GROUP, _CHUNK, _META = range(3)  # kinds of struct in the loops' tables
 _OFFSET, _LENGTH, _INDEX_LENGTH = range(3)  # slots of what is set
-_MOVED = {_ROW_GROUP: (5,), _CHUNK: (2, 4, 6), _META: (9, 10, 11)}  # file_offset, page indexes, pages
+_MOVED = {  # the absolute offsets, as in format.edits; the filter's own has an action of its own
+    _ROW_GROUP: (RowGroupId.file_offset,),
+    _CHUNK: (ColumnChunkId.file_offset, ColumnChunkId.offset_index_offset, ColumnChunkId.column_index_offset),
+    _META: (
+        ColumnMetaDataId.data_page_offset,
+        ColumnMetaDataId.index_page_offset,
+        ColumnMetaDataId.dictionary_page_offset,
+    ),
+}
 _MOVED_FIELDS = 8  # of a chunk, its filter's offset and its row group's share of one among them
 
 Keys = Mapping[tuple[int, int], tuple[int, int | None] | None]
@@ -49,11 +68,12 @@ def _edit_actions() -> NDArray[np.int64]:
     for kind, ids in _MOVED.items():
         for id in ids:
             table[kind, id] = k.MOVE, 0, I64
-    table[_ROW_GROUP, 1] = k.OUTER, _CHUNK, LIST
-    table[_CHUNK, 3] = k.ENTER, _META, STRUCT
-    table[_CHUNK, 5] = k.SET, _INDEX_LENGTH, I32
-    table[_META, 14] = k.MOVE_OR_SET, _OFFSET, I64
-    table[_META, 15] = k.SET, _LENGTH, I32
+    table[_ROW_GROUP, RowGroupId.columns] = k.OUTER, _CHUNK, LIST
+    table[_CHUNK, ColumnChunkId.meta_data] = k.ENTER, _META, STRUCT
+    table[_CHUNK, ColumnChunkId.offset_index_length] = k.SET, _INDEX_LENGTH, I32
+    # The offset of a filter that stays moves with the bytes; that of a new one is set, and does not move.
+    table[_META, ColumnMetaDataId.bloom_filter_offset] = k.MOVE_OR_SET, _OFFSET, I64
+    table[_META, ColumnMetaDataId.bloom_filter_length] = k.SET, _LENGTH, I32
     return table
 
 
@@ -81,9 +101,9 @@ def span_of_row_groups(data: bytes) -> RowGroupsSpan:
     at = last = 0
     while at >= 0 and (header := field_header(data, at, last)) is not None:
         id, wire, value = header
-        if id <= last or id > 4:
+        if id <= last or id > FileMetaDataId.row_groups:
             break
-        if id == 4:
+        if id == FileMetaDataId.row_groups:
             count, kind, first = list_header(data, value)
             return RowGroupsSpan(at, value, first, count if wire == LIST and kind == STRUCT else 0)
         at, last = compact_walk.end_of(view, value, wire), id
@@ -118,6 +138,8 @@ def edited_row_groups(
     if filled is None:
         return None
     values, n_set = filled
+    # The loop writes without a check, so `out` has room for the longest result: every byte from the first row group
+    # on, and a whole new field for each one that is set, and where bytes move for each offset that may grow.
     room = len(data) - first + compact_edit.FIELD_BYTES * (n_set + 1)
     if positions:
         room += compact_edit.FIELD_BYTES * _MOVED_FIELDS * n_groups * (n_columns + 1)
@@ -130,7 +152,7 @@ def edited_row_groups(
 def _elements(data: bytes, at: int) -> int | None:
     """How many column chunks the row group has that begins at `at`; None where that is not its first field."""
     header = field_header(data, at, 0)
-    if header is None or header[:2] != (1, LIST):
+    if header is None or header[:2] != (RowGroupId.columns, LIST):
         return None
     return list_header(data, header[2])[0]
 
@@ -179,11 +201,11 @@ def _walk_actions() -> NDArray[np.int64]:
     from parquet_bloom.kernels import compact_walk as w
 
     table = np.zeros((3, w.FIELDS, 3), np.int64)
-    table[0, 1] = w.OUTER, 1, LIST
-    table[1, 3] = w.ENTER, 2, STRUCT
-    table[2, 2] = w.SPAN_IF, ENCODINGS, LIST
-    table[2, 4] = w.STORE, CODEC, I32
-    table[2, 6] = w.STORE, UNCOMPRESSED_SIZE, I64
+    table[_ROW_GROUP, RowGroupId.columns] = w.OUTER, _CHUNK, LIST
+    table[_CHUNK, ColumnChunkId.meta_data] = w.ENTER, _META, STRUCT
+    table[_META, ColumnMetaDataId.encodings] = w.SPAN_IF, ENCODINGS, LIST
+    table[_META, ColumnMetaDataId.codec] = w.STORE, CODEC, I32
+    table[_META, ColumnMetaDataId.total_uncompressed_size] = w.STORE, UNCOMPRESSED_SIZE, I64
     return table
 
 
@@ -227,7 +249,7 @@ class WalkedFooter(Footer):
     @cached_property
     def head(self) -> FileMetaData:
         """The footer without its row groups and what lies behind them."""
-        return compact.decode(FileMetaData, self.data[: self._row_groups.header] + b"\0")[0]
+        return compact.decode(FileMetaData, self.data[: self._row_groups.header] + STOP)[0]
 
     @cached_property
     def rows(self) -> list[int]:
@@ -283,8 +305,9 @@ class WalkedFooter(Footer):
 
     def chunk_key_values(self) -> Iterator[tuple[int, int, list[KeyValue]]]:
         """(row group, column, key-values) of each chunk that has some."""
+        header = first_field(ColumnMetaDataId.key_value_metadata, LIST)
         for (i, j), data in self._spans(Slot.KEY_VALUES):
-            pairs = compact.decode(ColumnMetaData, b"\x89" + data + b"\0")[0].key_value_metadata  # field 8, a list
+            pairs = compact.decode(ColumnMetaData, header + data + STOP)[0].key_value_metadata
             if pairs:
                 yield i, j, pairs
 
@@ -420,6 +443,8 @@ def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
 # --- the same without objects: equal row groups without numbers, into which the numbers are put -----
 
 _NO_ENCODINGS = bytes([I32])  # an empty list of i32
+_ELEMENT_TYPE = 0x0F  # the bits of a list's first byte that name the type of its elements
+# Slots of the numbers that are put in.
 _NUM_ROWS, _TYPE, _CODEC, _NUM_VALUES, _UNCOMPRESSED, _COMPRESSED, _DATA_PAGE, _DICTIONARY = range(8)
 
 
@@ -429,19 +454,19 @@ def _column_actions() -> NDArray[np.int64]:
     from parquet_bloom.kernels.compact_walk import FIELDS
 
     table = np.zeros((3, FIELDS, 3), np.int64)
-    table[0, 1] = k.OUTER, 1, LIST
-    table[0, 3] = k.SET, _NUM_ROWS, I64
-    table[1, 3] = k.ENTER, 2, STRUCT
+    table[_ROW_GROUP, RowGroupId.columns] = k.OUTER, _CHUNK, LIST
+    table[_ROW_GROUP, RowGroupId.num_rows] = k.SET, _NUM_ROWS, I64
+    table[_CHUNK, ColumnChunkId.meta_data] = k.ENTER, _META, STRUCT
     for id, slot, wire in (
-        (1, _TYPE, I32),
-        (4, _CODEC, I32),
-        (5, _NUM_VALUES, I64),
-        (6, _UNCOMPRESSED, I64),
-        (7, _COMPRESSED, I64),
-        (9, _DATA_PAGE, I64),
-        (11, _DICTIONARY, I64),
+        (ColumnMetaDataId.type, _TYPE, I32),
+        (ColumnMetaDataId.codec, _CODEC, I32),
+        (ColumnMetaDataId.num_values, _NUM_VALUES, I64),
+        (ColumnMetaDataId.total_uncompressed_size, _UNCOMPRESSED, I64),
+        (ColumnMetaDataId.total_compressed_size, _COMPRESSED, I64),
+        (ColumnMetaDataId.data_page_offset, _DATA_PAGE, I64),
+        (ColumnMetaDataId.dictionary_page_offset, _DICTIONARY, I64),
     ):
-        table[2, id] = k.SET, slot, wire
+        table[_META, id] = k.SET, slot, wire
     return table
 
 
@@ -458,19 +483,22 @@ def _row_groups(footer: WalkedFooter, leaf: Leaf, names: list[str]) -> bytes:
     values[_DATA_PAGE, :, 0] = slots[Slot.DATA_PAGE]
     # compact_edit.KEEP is NONE: a field that is not there stays away.
     values[_DICTIONARY, :, 0] = slots[Slot.DICTIONARY_PAGE]
-    bare: dict[bytes, bytes] = {}
-    parts = []
+    # First every row group without its numbers. Its bytes depend on its encodings alone, and files have few lists of
+    # these, so each kind is encoded once.
+    bare_of: dict[bytes, bytes] = {}
+    bare_groups = []
     for at, length in zip(details[ENCODINGS].tolist(), details[ENCODINGS + 1].tolist(), strict=True):
         encodings = footer.data[at : at + length] if at != NONE else _NO_ENCODINGS
-        if encodings[0] & 15 != I32:
+        if encodings[0] & _ELEMENT_TYPE != I32:
             encodings = _NO_ENCODINGS
-        if encodings not in bare:
-            bare[encodings] = _bare(encodings, names)
-        parts.append(bare[encodings])
-    data = np.frombuffer(b"".join(parts), np.uint8)
-    out = np.empty(len(data) + 8 * n * compact_edit.FIELD_BYTES, np.uint8)
-    steps = np.empty(0, np.int64)
-    end, size = compact_edit.edit(data, 0, n, _column_actions(), values, steps, steps, out)
+        if encodings not in bare_of:
+            bare_of[encodings] = _bare(encodings, names)
+        bare_groups.append(bare_of[encodings])
+    # Then the loop puts the numbers in, as fields that were not there. No byte moves.
+    data = np.frombuffer(b"".join(bare_groups), np.uint8)
+    out = np.empty(len(data) + len(values) * n * compact_edit.FIELD_BYTES, np.uint8)
+    no_steps = np.empty(0, np.int64)
+    end, size = compact_edit.edit(data, 0, n, _column_actions(), values, no_steps, no_steps, out)
     assert end == len(data)
     return out[:size].tobytes()
 
@@ -479,4 +507,7 @@ def _bare(encodings: bytes, names: list[str]) -> bytes:
     """A row group of one column chunk that has only what is no number; encodings as they lie in a footer."""
     empty = ColumnChunk(file_offset=0, meta_data=ColumnMetaData(encodings=[], path_in_schema=names))
     data = compact.encode(RowGroup(columns=[empty], total_byte_size=0))
-    return data.replace(b"\x29" + _NO_ENCODINGS, b"\x29" + encodings, 1)
+    # Without a type, field 1, the list of encodings is the first field of its struct, and no bytes before it are
+    # the same two.
+    header = first_field(ColumnMetaDataId.encodings, LIST)
+    return data.replace(header + _NO_ENCODINGS, header + encodings, 1)

@@ -30,13 +30,14 @@ from parquet_bloom.errors import FilterShapeError
 IndexRule = Literal["multiply-shift", "mask"]
 
 BLOCK_BYTES = 32
+# The eight odd constants of BloomFilter.md, one for each word of a block.
 SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 _SALTS = np.array(SALT, np.uint32)
 
 
 def bit_of(key: Any, salt: Any) -> Any:
     """The bit of a word's 32 that a hash sets; of ints, and of arrays of uint32, whose product wraps by itself."""
-    return (key * salt & 0xFFFFFFFF) >> 27
+    return (key * salt & 0xFFFFFFFF) >> 27  # the upper 5 of 32 bits: 0 to 31
 
 
 def _block(h: Any, z: Any, rule: IndexRule) -> Any:

@@ -19,9 +19,10 @@ from parquet_bloom.kernels.compiler import kernel
 # Kinds of action, actions[kind, field, 0]; the argument is actions[kind, field, 1].
 SKIP, STORE, SPAN, ENTER, OUTER, STOP_ALL, SPAN_IF = 0, 1, 2, 3, 4, 5, 6
 FIELDS = 32  # ids from here on are skipped
-_DEPTH = 32
-_MOST_ID = (1 << 15) - 1
-_FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
+_DEPTH = 32  # of lists and structs in each other; a footer needs far fewer
+_MOST_ID = (1 << 15) - 1  # ids are i16
+# Types of the compact protocol; 11 is a map, 13 a uuid.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _ACTIONS = types.Array(types.int64, 3, "C", readonly=True)
@@ -52,7 +53,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
     """
     if wire == 0:  # no type; below, 0 stands for a struct's fields
         return int64(-1)
-    if wire in (1, _FALSE):
+    if wire in (_TRUE, _FALSE):
         return at
     # Levels 0 .. depth of the stack are the lists and structs that are open, the innermost last; level 0 is a list of
     # the one value asked for. A turn takes one value, or the end of a level. It comes to an end, because a list is
@@ -75,7 +76,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
                 if at < 0:
                     return int64(-1)
             kind = b & 15
-            if kind in (1, _FALSE):  # a field's header is its value; a list's element takes a byte
+            if kind in (_TRUE, _FALSE):  # a field's header is its value; a list's element takes a byte
                 continue
         elif stack[depth, 0] == 0:
             depth -= 1
@@ -109,7 +110,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
             if depth == _DEPTH:
                 return int64(-1)
             stack[depth, 0], stack[depth, 1] = int64(size), inner
-        elif kind in (1, _FALSE, _BYTE):
+        elif kind in (_TRUE, _FALSE, _BYTE):
             at += 1
         elif kind == _DOUBLE:
             at += 8

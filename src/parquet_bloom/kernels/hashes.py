@@ -83,6 +83,7 @@ class _Rows:
 
 # --- XXH64 ------------------------------------------------------------------------------------------
 
+# PRIME64_1 to PRIME64_5 of the xxHash specification.
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
@@ -101,6 +102,8 @@ def _round(word: Words) -> Words:
 
 
 def _xxh64(rows: _Rows, seed: int) -> Words:
+    # The specification's steps: 1. four lanes, or for short values none; 2. stripes of 32 bytes, 8 for each lane;
+    # 3. the lanes become one; 4. the length; 5. what remains, by 8, 4 and 1 bytes; 6. the avalanche.
     width, at = rows.width, 0
     if width >= 32:
         lanes = [np.full(rows.n, seed + start & _MASK, np.uint64) for start in (_P1 + _P2, _P2, 0, -_P1)]
@@ -129,7 +132,9 @@ def _xxh64(rows: _Rows, seed: int) -> Words:
 
 # --- Murmur3 ----------------------------------------------------------------------------------------
 
+# c1 and c2 of MurmurHash3_x64_128; the numbers that are added after a block, and those of fmix64, are its too.
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+_N1, _N2 = 0x52DCE729, 0x38495AB5
 
 
 def _fmix(k: Words) -> Words:
@@ -152,8 +157,8 @@ def _murmur3_halves(rows: _Rows, seed: int) -> tuple[Words, Words]:
     h1: Words = np.full(rows.n, seed, np.uint64)
     h2: Words = h1.copy()
     while at + 16 <= width:
-        h1 = (_rotl(h1 ^ _mix1(rows.number(at, 8)), 27) + h2) * 5 + 0x52DCE729
-        h2 = (_rotl(h2 ^ _mix2(rows.number(at + 8, 8)), 31) + h1) * 5 + 0x38495AB5
+        h1 = (_rotl(h1 ^ _mix1(rows.number(at, 8)), 27) + h2) * 5 + _N1
+        h2 = (_rotl(h2 ^ _mix2(rows.number(at + 8, 8)), 31) + h1) * 5 + _N2
         at += 16
     if at < width:
         h1 = h1 ^ _mix1(rows.rest(at, min(8, width - at)))
@@ -180,7 +185,7 @@ def _hive64(rows: _Rows, seed: int) -> Words:
     width = rows.width
     h = np.full(rows.n, seed, np.uint64)
     for at in range(0, width - 7, 8):
-        h = _rotl(h ^ _mix1(rows.number(at, 8)), 27) * 5 + 0x52DCE729
+        h = _rotl(h ^ _mix1(rows.number(at, 8)), 27) * 5 + _N1
     if width % 8:
         h = h ^ _mix1(rows.rest(width - width % 8, width % 8))
     return _fmix(h ^ width)
@@ -191,6 +196,8 @@ def _hive64(rows: _Rows, seed: int) -> Words:
 
 def _number(rows: _Rows, floats: bool) -> NDArray[np.int64]:
     """4 or 8 bytes as Java has them in a long: sign-extended, NaN canonical."""
+    # Bits above those of infinity are a NaN, and all of them become the one of Float.floatToIntBits and
+    # Double.doubleToLongBits.
     if rows.width == 4:
         short = rows.number(0, 4).astype(np.uint32)
         if floats:
@@ -239,6 +246,8 @@ def hash_fixed(name: str, data: Bytes, width: int, seed: int, out: U64) -> None:
 
 def hash_variable(name: str, data: Bytes, offsets: U64, seed: int, out: U64) -> None:
     """Hash values of any width; value i is data[offsets[i]:offsets[i + 1]], out uint64[n]."""
+    # Texts of one length are rows of one width. So they are sorted by length, and each group is hashed at once, or one
+    # by one through a library where the group is too small for that.
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
     if (lengths == lengths[0]).all():

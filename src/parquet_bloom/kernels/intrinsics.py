@@ -110,6 +110,7 @@ def fetch(typing_context: Any, values: Any, index: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         line = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], ir.IntType(8))
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _WORD, _WORD, _WORD])
+        # LLVM's arguments: 0 for a read, 3 to keep the line in all caches, 1 for data.
         prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
         builder.call(prefetch, [line, ir.Constant(_WORD, 0), ir.Constant(_WORD, 3), ir.Constant(_WORD, 1)])
         return context.get_dummy_value()

@@ -41,7 +41,7 @@ Hashes = tuple[NDArray[np.uint64], ...]  # one array; of MURMUR128_64 two, the h
 
 MAX_BITS = (1 << 31) - 64  # numBits is an i32
 MAX_PROBES = 4096  # no size that any family works out has more
-HIVE_SEED = 104729
+HIVE_SEED = 104729  # DEFAULT_SEED of Hive's Murmur3
 _U64 = (1 << 64) - 1
 _U32 = (1 << 32) - 1
 
@@ -144,6 +144,7 @@ def positions(rule: KProbeRule, hashes: tuple[int, ...], k: int, num_bits: int) 
     if rule.strategy == "MURMUR128_64":
         c, step = hashes
         return [((c + i * step) & _U64 >> 1) % num_bits for i in range(k)]
+    # As ints of Java: the sum wraps to 32 bits, and a negative one has all of its bits turned.
     low, high = hashes[0] & _U32, hashes[0] >> 32
     combined = [(low + i * high) & _U32 for i in range(rule.first, rule.first + k)]
     return [(c ^ _U32 if c >> 31 else c) % num_bits for c in combined]
@@ -243,6 +244,8 @@ def size_for(family: Family, n: int, fpp: float, max_bits: int = MAX_BITS) -> tu
 
     max_bits  a multiple of 64; a larger filter is cut to it, with the probes that then serve best
     """
+    # Bits: -n ln p / ln2^2, as each family rounds it. Probes: the best k for the bits that `basis` names, which in
+    # Guava are those before the rounding.
     wanted = int(-n * math.log(fpp) / (math.log(2) * math.log(2)))
     if family == "guava":
         wanted = max(1, wanted)

@@ -42,6 +42,7 @@ from parquet_bloom.kernels.loops import compiled
 
 Blocks = NDArray[np.uint32]
 
+_PRODUCT_BITS = 40  # 32^8 = 2^40: the product of a block's eight counts of bits, each up to 32
 MIN_BYTES = 64  # Impala misreads filters of one block
 MAX_BYTES = 1 << 27  # Arrow C++ and parquet-java refuse larger ones
 
@@ -155,11 +156,11 @@ def fold(blocks: Blocks, rule: IndexRule = "multiply-shift") -> Blocks:
 def rates_of_each(blocks: NDArray[np.uint32]) -> NDArray[np.float64]:
     """exact_rate of each of many filters, uint32[n, n_blocks, 8], of up to 4,096 blocks."""
     products = np.bitwise_count(blocks).astype(np.uint64).prod(axis=2)
-    rates: NDArray[np.float64] = products.sum(axis=1) / float(blocks.shape[1] << 40)
+    rates: NDArray[np.float64] = products.sum(axis=1) / float(blocks.shape[1] << _PRODUCT_BITS)
     return rates
 
 
-_RATE_SLICE = 1 << 16
+_RATE_SLICE = 1 << 16  # blocks: their products, of _PRODUCT_BITS each, add up within 64 bits
 
 
 def exact_rate(blocks: Blocks) -> float:
@@ -175,7 +176,7 @@ def exact_rate(blocks: Blocks) -> float:
         for word in counts[1:]:
             product *= word
         total += int(product.sum())
-    return total / (int(blocks.shape[0]) << 40)
+    return total / (int(blocks.shape[0]) << _PRODUCT_BITS)
 
 
 def bits_set(blocks: Blocks) -> int:
@@ -216,6 +217,7 @@ def expected_rate(ndv: float, num_bytes: int) -> float:
         return 0.0
     if load > 600:
         return 1.0  # every word is full: (1 - (31/32)^600)^8 > 0.9999999
+    # `term` is Poisson(i), from that of i - 1. Twelve standard deviations and 40 more leave nothing out that counts.
     rate = 0.0
     term = math.exp(-load)
     for i in range(1, int(load + 12 * math.sqrt(load)) + 40):

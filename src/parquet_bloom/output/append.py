@@ -115,6 +115,8 @@ class AppendedFile(NewVersion):
         )
 
     def _append(self, fd: int, folder: Folder, told: Journal, last_check: Callable[[], None]) -> None:
+        # Each step is on the disk before the next one begins: the journal; all new bytes but the last 8; these. So
+        # after a power cut a file without its magic has a whole journal. `begun` says that the file may have new bytes.
         checksums = Checksums({self._named, self._path})
         old, last = self._source.size, self.at - TAIL_BYTES
         begun = False
@@ -134,6 +136,7 @@ class AppendedFile(NewVersion):
                 finally:
                     checksums.put_back()
             raise
+        # From here on the file has its new version, and an error is no reason to undo it.
         checksums.remove()
         try:
             if remove_journal(folder, self._path, self._journal.fd):

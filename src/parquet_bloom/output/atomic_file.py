@@ -36,7 +36,8 @@ from parquet_bloom.storage.workers import signals_wait
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _ACL = "system.posix_acl_access"
 _OF_THE_BYTES = {"security.capability", "security.ima", "security.evm"}  # they speak of the old bytes, or give rights
-_OWNING_GROUP, _MASK = 0x04, 0x10  # tags of acl_ea_entry in Linux's posix_acl_xattr.h
+_OWNING_GROUP, _MASK = 0x04, 0x10  # ACL_GROUP_OBJ and ACL_MASK, tags of Linux's posix_acl.h
+_ACL_HEADER_BYTES, _ACL_ENTRY = 4, "<HHI"  # posix_acl_xattr.h: the version; then entries of tag, permissions, id
 
 
 class AtomicFile(Draft):
@@ -124,6 +125,8 @@ class AtomicFile(Draft):
 
         last_check  called when all bytes are on the disk, right before the rename; may raise
         """
+        # Attributes and bytes are on the disk before the file has its name. Until the rename an error leaves the target
+        # alone; InPlaceError, and the last error below, say that the new version is there.
         try:
             replaced = self._like if self._as_like else None
             if self._overwrite and os.path.exists(self.target):
@@ -229,10 +232,9 @@ class AtomicFile(Draft):
         # A swap back is a swap too: another program may have put a third file there since. What comes out should be
         # what we put in last. If it is not, it is newer than what we put back, and goes in again; so the last one to
         # come stays. It ends as soon as nobody renames between two of our calls.
-        shown, held = (
-            ours,
-            self._folder.lstat(self._name),
-        )  # what we last gave the target's name, and what is to have it
+
+        # The file that we last gave the target's name, and the one that has our temporary name and is to go there.
+        at_target, at_ours = ours, self._folder.lstat(self._name)
         while True:
             try:
                 self._folder.exchange(self._name, self._base)
@@ -241,9 +243,9 @@ class AtomicFile(Draft):
                     self._folder.put(self._name, self._base)
                 return
             out = self._folder.lstat(self._name)
-            if out is None or shown is None or os.path.samestat(out, shown):
+            if out is None or at_target is None or os.path.samestat(out, at_target):
                 return
-            shown, held = held, out  # it was replaced between: what came out is the newest
+            at_target, at_ours = at_ours, out  # another program replaced it between: what came out is the newest
 
     def _in_place(self, what: str, error: OSError) -> InPlaceError:
         """An error of a call that comes after the new file has its name; what: the words between the two."""
@@ -388,6 +390,7 @@ def give_attributes(fd: int, like: str | None, replaced: str | None) -> None:
     if replaced is None:
         os.fchmod(fd, wanted & ~umask())
         return
+    # The owner first, as permissions are for the owner and the group that the file has then.
     old = os.stat(replaced)
     owned = _give_owner(fd, old)
     mode = _mode(replaced)
@@ -434,6 +437,8 @@ def _mode(path: str) -> int:
         data = os.getxattr(path, _ACL)
     except OSError:
         return mode
-    entries: dict[int, int] = {tag: perm for tag, perm, _ in struct.iter_unpack("<HHI", data[4:])}
+    # With an access list the mode's group bits are the list's mask, which limits the owning group's own entry.
+    acl = struct.iter_unpack(_ACL_ENTRY, data[_ACL_HEADER_BYTES:])
+    entries: dict[int, int] = {tag: perm for tag, perm, _ in acl}
     group = entries.get(_OWNING_GROUP, 7) & entries.get(_MASK, 7)
     return mode & ~0o070 | group << 3

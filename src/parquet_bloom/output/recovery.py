@@ -31,7 +31,7 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.store import journal_path, open_journal
 
-_COMPARE_STEP, _ZEROS_STEP = 4 << 20, 4 << 10
+_COMPARE_STEP, _ZEROS_STEP = 4 << 20, 4 << 10  # bytes compared at a time, and of these after a difference
 PATIENCE_S = 60.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.002, 0.05
 
@@ -153,6 +153,8 @@ def judge(fd: int, journal: Journal, opened: int) -> bool:
     opened  the journal's descriptor, with the tail
     Raises UnlikeError where it is anything else, OSError.
     """
+    # The old part first: as long as it was, with the footer that it had. Then what lies behind it: no more than was to
+    # come, and each byte the one of the journal, or zero, since a file system may keep the size and lose the data.
     size = os.fstat(fd).st_size
     behind = size - journal.old_size
     if behind < 0:

@@ -28,6 +28,7 @@ from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error
 
+# Of the old object, by the names that HeadObject's answer and CreateMultipartUpload's request share.
 _KEPT = (
     "CacheControl",
     "ContentDisposition",
@@ -44,6 +45,7 @@ _KEPT = (
 )
 _NOTHING_TO_COPY = "no run of unchanged bytes has the 5 MiB that S3 copies at least"
 _FROM_ELSEWHERE = "the source is on another storage"
+# Error codes of S3 and of stores like it, as a name or as the HTTP status.
 _CONDITION_FAILED = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 _UNKNOWN_CONDITION = {"NotImplemented", "501"}
 
@@ -195,6 +197,7 @@ class StoredFile(NewVersion):
     def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
         from botocore.exceptions import ClientError, ParamValidationError
 
+        # The store compares and replaces in one step: no object of that name, or the one that was read.
         condition: dict[str, object] = {}
         if not self._overwrite:
             condition = {"IfNoneMatch": "*"}
@@ -267,8 +270,9 @@ class StoredFile(NewVersion):
 # pieces   [copied: 2 MiB][new][copied: 12 MiB              ]
 # parts    [UploadPart: 5 MiB     ][UploadPartCopy          ]
 
-LEAST, MOST, MOST_PARTS = 5 << 20, 5 << 30, 10_000  # of a part that is not the last, bytes; of an upload
-_COPY_PART, _SENT_PART = 128 << 20, 16 << 20
+# S3's limits ("Amazon S3 multipart upload limits"): bytes of a part that is not the last, and parts of an upload.
+LEAST, MOST, MOST_PARTS = 5 << 20, 5 << 30, 10_000
+_COPY_PART, _SENT_PART = 128 << 20, 16 << 20  # bytes of ours, so that several requests share the work
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +296,8 @@ def plan_parts(pieces: Sequence[Extent], least: int = LEAST) -> list[Part]:
     for piece in pieces:
         if not piece.copied:
             continue
+        # Bytes that wait to be sent need a part of `least` bytes, and take the beginning of this piece along if they
+        # are fewer. What then remains of the piece is copied if it is long enough, and else waits too.
         begin = piece.at if piece.at == pending else max(piece.at, pending + least)
         if piece.stop - begin >= least:
             parts += [Part(a, b, None) for a, b in _split(pending, begin, max(least, _SENT_PART))]

@@ -162,9 +162,11 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
     path, first = part.path, schema.first
     casts = not schema.strict or first is not None or (isinstance(part, tree.IsIn) and part.casts)
     days = isinstance(part, tree.Compare) and part.by_engine
+    # 1. A folder's key hides a column of its name.
     for key in schema.keys:
         if key.path == path:
             return "a partition column holds no lists" if isinstance(part, tree.Contains) else _key(part, key, casts)
+    # 2. The one leaf at or below the path: in the first file, by which the data set is known, and in this file.
     under = _under(schema.leaves, path)
     known = under if first is None else _under(first.leaves, path)
     if not known:
@@ -173,6 +175,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
     for found in (known, under):
         if len(found) > 1:
             return f"{name} has {len(found)} columns below it"
+    # 3. A file may lack the column. The leaf then gets an index past the file's own, by which it is known as absent.
     [original] = known
     if not under:
         folded = [_folded(leaf) for leaf in schema.leaves] if first is not None and first.ignore_case else []
@@ -181,6 +184,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
         leaf = replace(original, index=len(schema.leaves) + original.index)
     else:
         leaf = under[0]
+    # 4. The same column in both? Its type, and its path but for the names that writers give the groups of a list.
     column = Column(leaf, casts=casts, days=days)
     if first is not None and not same_type(leaf, original):
         differs = f"{name} is {described(leaf)}, but {described(original)} in {first.shown}"
@@ -189,6 +193,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
         column = Column(leaf, original, differs, casts, days)
     if _plain(leaf) != _plain(original):
         return f"{name} is {join_path(leaf.path)} here, and {join_path(original.path)} in the first file"
+    # 5. Does the part ask what the leaf can answer?
     if isinstance(part, tree.Contains):
         return column if leaf.repeated else f"{name} is no list"
     if leaf.repeated:
@@ -357,6 +362,7 @@ def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[An
                 return Opaque(part, found.reason)
         if found is not None:
             operands.append(found)
+    # A NULL among the values is no operand: where no other value is equal, the answer is NULL.
     null = len(operands) < len(values)
     if len(operands) >= RANKED_FROM:
         asked = [one for one in operands if not one.never]
@@ -432,6 +438,7 @@ def _merged(parts: list[Bound]) -> tuple[Bound, ...]:
         elif part.leaf.index in at:
             first = kept[at[part.leaf.index]]
             assert isinstance(first, Interval)
+            # The narrower edge counts. Integer edges are exact and closed, so low and high are one number.
             lowers = [e for e in (first.lower, part.lower) if e is not None]
             uppers = [e for e in (first.upper, part.upper) if e is not None]
             kept[at[part.leaf.index]] = Interval(

@@ -159,6 +159,8 @@ def _through(kind: pa.DataType, op: str, value: Literal) -> Plan:
 
 def _whole(op: str, place: tuple[int, int], low: int, high: int, scalar: Callable[[int], pa.Scalar]) -> Plan:
     """Compare with what lies at `place`, in a column that holds the integers from low to high."""
+    # A literal that is no integer of the unit lies between two neighbours, `number` and `next_above`: nothing equals
+    # it, what is below it is at most `number`, and what is above it is more than `number`.
     number, next_above = place
     if number != next_above:
         if op == "=":
@@ -166,6 +168,8 @@ def _whole(op: str, place: tuple[int, int], low: int, high: int, scalar: Callabl
         op = "<=" if op in ("<", "<=") else ">"
     if op == "=":
         return Against(op, scalar(number)) if low <= number <= high else Always(False)
+    # Past the ends of the type, and for some operators at them, the answer is the same for every value. Past them the
+    # literal is no scalar of the type either.
     above, below = number > high, number < low
     if op in ("<", "<="):
         if above or (op == "<=" and number == high):

@@ -51,6 +51,7 @@ def _or(a: int, b: int) -> int:
 
 
 def _table(operation: Callable[[int, int], int]) -> Masks:
+    # Entry [a, b], of two sets as bits, is the set of the results of each member of a with each of b.
     members = [[m for m in (TRUE, FALSE, NULL) if m & bits] for bits in range(8)]
     return np.array(
         [[reduce(int.__or__, (operation(x, y) for x in a for y in b), 0) for b in members] for a in members], np.uint8
@@ -58,6 +59,7 @@ def _table(operation: Callable[[int, int], int]) -> Masks:
 
 
 _AND, _OR = _table(_and), _table(_or)
+# NULL stays, TRUE moves to FALSE's bit and FALSE to TRUE's.
 _NOT = np.array([bits & NULL | (bits & TRUE) << 1 | (bits & FALSE) >> 1 for bits in range(8)], np.uint8)
 
 
@@ -116,6 +118,8 @@ def term_masks(term: Term, statistics: ColumnStatistics, nan: str = "ieee") -> M
         return _bits(statistics.some_null, TRUE) | _bits(statistics.some_value, FALSE)
     if isinstance(term, Element):
         return _bits(_may_equal(term.operand, statistics), TRUE) | np.uint8(FALSE | NULL)
+    # First the rows with a value, then NULL for the others. Where NaN is the largest value, it compares like any other,
+    # and bounds, which leave it out, say nothing of a row group that may have one.
     domain = domain_of(term.leaf)
     if domain == "float" and nan == "largest":
         values = np.where(statistics.nan_free, _values(term, statistics), np.uint8(TRUE | FALSE)).astype(np.uint8)
@@ -143,6 +147,7 @@ def _values(term: Members | Interval, statistics: ColumnStatistics) -> Masks:
         may, must = _interval(term, statistics)
     else:
         may, must = _members(term, statistics)
+    # A NaN lies within no bounds, and no comparison with it is TRUE: some row may always give FALSE.
     if domain_of(term.leaf) == "float":
         must = must & statistics.nan_free
     return _bits(may, TRUE) | _bits(~must, FALSE)
@@ -163,6 +168,8 @@ def _cell(value: Any) -> Any:
 
 
 def _interval(term: Interval, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
+    # `may`: some value can lie inside; `must`: every value does. A literal lies between edge.low and edge.high, which
+    # differ if the type cannot have it exactly. `may` takes the end that keeps more, `must` the end that keeps less.
     n = len(statistics)
     may, must = np.ones(n, bool), np.ones(n, bool)
     if (lower := term.lower) is not None:
@@ -175,6 +182,7 @@ def _interval(term: Interval, statistics: ColumnStatistics) -> tuple[Flags, Flag
         may &= ~_known(statistics.has_lower, lambda: past(statistics.lower, _cell(upper.high)))
         inside = op.lt if upper.open else op.le
         must &= _known(statistics.has_upper, lambda: inside(statistics.upper, _cell(upper.low)))
+    # An integer interval may be empty without any bounds: x > 5 AND x < 6.
     low, high = _ends(term)
     if low is not None and high is not None and low > high:
         may &= False
@@ -203,8 +211,11 @@ def _may_equal(operand: Operand, statistics: ColumnStatistics) -> Flags:
 
 
 def _members(term: Members, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
+    # `single`: both bounds are one value, so every value is it. Truncated bounds are no exception: a lower bound cut
+    # off is below, an upper one above its value, and they are equal only if both are exact.
     n = len(statistics)
     single = _known(statistics.has_lower & statistics.has_upper, lambda: statistics.lower == statistics.upper)
+    # Of many literals, sorted and exact, a row group has those between its bounds: two binary searches.
     if term.ranked:
         may = np.ones(n, bool)
         for i in np.flatnonzero(statistics.has_lower | statistics.has_upper).tolist():

@@ -243,6 +243,7 @@ def _ask_filters(
     # A denial only takes TRUE out of a term (`denied`), so no answer can add an outcome, or lose a row that matches.
     terms = terms_of(question.bound)
     n = outline.n_row_groups
+    # The predicate is one term and the log says nothing: the term's mask is the outcome.
     single = question.log == ANY and not isinstance(question.bound, AllOf | AnyOf | NotOf)
     may_deny: dict[int, NDArray[np.bool_]] = {}
     best = list(masks)  # as if every filter that can be asked denied
@@ -251,12 +252,13 @@ def _ask_filters(
             exists = filter_ranges_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
             may_deny[i] = exists & ((masks[i] & TRUE) != 0)
             best[i] = np.where(may_deny[i], denied(term, masks[i]), masks[i])
-    for i, may in may_deny.items():
-        hoped = best[i] if single else question.combine(best, n)
-        decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
-        if question.options.decide_true:
-            decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
-        groups, probes = _probes(terms[i], statistics[i], np.flatnonzero(decides & may), question.options.range_values)
+    for i, may_deny_term in may_deny.items():
+        outcomes_at_best = best[i] if single else question.combine(best, n)
+        decides = ((decision.outcomes & TRUE) != 0) & ((outcomes_at_best & TRUE) == 0)
+        if question.options.decide_true:  # a denial can also prove that all rows match, under NOT
+            decides |= (decision.outcomes != TRUE) & (outcomes_at_best == TRUE)
+        candidates = np.flatnonzero(decides & may_deny_term)
+        groups, probes = _probes(terms[i], statistics[i], candidates, question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]
             answers = ask(source, leaf.index, groups, probes)

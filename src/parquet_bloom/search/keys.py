@@ -112,6 +112,7 @@ def _as_array(values: Any) -> pa.Array | None:
 
 
 def _integers(array: pa.Array, leaf: Leaf) -> Keys:
+    # Keys that the column's type cannot have go before the cast, which would wrap them.
     numbers = array.drop_null().to_numpy(zero_copy_only=False)
     low, high = limits(leaf) or (0, 0)
     kind = np.iinfo(numbers.dtype)
@@ -121,11 +122,12 @@ def _integers(array: pa.Array, leaf: Leaf) -> Keys:
     differs = numbers[1:] != numbers[:-1]
     if not differs.all():  # np.unique takes ten times as long
         numbers = numbers[np.concatenate([[True], differs])]
+    # In the order of the column, which is unsigned where its lowest value is 0; and as its bits lie in the file.
     width = leaf.width
-    signed = numbers.astype(np.uint64 if low == 0 else np.int64, copy=False)
-    bits = signed.astype(f"<u{width}" if low == 0 else f"<i{width}", copy=False)
+    order = numbers.astype(np.uint64 if low == 0 else np.int64, copy=False)
+    bits = order.astype(f"<u{width}" if low == 0 else f"<i{width}", copy=False)
     stored = pa.array(bits.view(f"<i{width}"))
-    return Keys(stored, signed, hash_array(stored))
+    return Keys(stored, order, hash_array(stored))
 
 
 def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
@@ -175,6 +177,7 @@ def hits_of(
 
     count  without it a filter is left at the first key that it admits: 1 stands for one or more
     """
+    # Bounds first: first[i] : last[i] are the keys within those of row group i.
     statistics = statistics_of(outline, leaf)
     column_ranges = filter_ranges_of(outline, leaf.index)
     first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
@@ -182,6 +185,7 @@ def hits_of(
     hits: list[int | None] = [None if one else 0 for one in some.tolist()]
     if keys.open or not use_filters or leaf.refusal is not None:
         return hits
+    # Then filters: those that fit, together; then all that remain, one by one.
     asked = some & column_ranges.exists
     fitting = np.flatnonzero(asked & column_ranges.fits)
     if len(fitting):
@@ -276,6 +280,7 @@ def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
 
 
 def _ask_whole_by_ranges(source: OpenFile, asked: _FilterBatch) -> Integers:
+    # In parts of some _MOST_BYTES of filters, since each is read whole.
     hits = np.full(len(asked.offset), NONE)
     parts = np.flatnonzero(np.diff((np.cumsum(asked.num_bytes) - 1) // _MOST_BYTES)) + 1
     for some in np.split(np.arange(len(hits)), parts):
@@ -284,6 +289,7 @@ def _ask_whole_by_ranges(source: OpenFile, asked: _FilterBatch) -> Integers:
         lengths = [len(header) + n for header, n in zip(headers, sizes, strict=True)]
         found = source.read_ranges(list(zip(asked.offset[some].tolist(), lengths, strict=True)))
         for i, header, data in zip(some.tolist(), headers, found, strict=True):
+            # The promised header, and a bitset that has some bit.
             if data.startswith(header) and data.count(0, len(header)) < len(data) - len(header):
                 own = asked.hashes[asked.first[i] : asked.last[i]]
                 admitted = contains_hashes(from_bytes(data[len(header) :]), own)

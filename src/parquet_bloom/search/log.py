@@ -58,6 +58,8 @@ def log_outcomes(bound: Bound, files: Sequence[TableFile], nan: str) -> tuple[Ma
 
     bound  to the leaves of the table's schema
     """
+    # All evidence decides which files are closed. Constants and buckets alone then say what closed each: if these do
+    # not, it was bounds, or both together.
     constants = _Constants()
     found = _outcomes(bound, files, nan, constants.or_bounds)
     stages: list[str | None] = [None] * len(files)
@@ -330,6 +332,8 @@ class TableLog:
 
     def outline(self, outline: Outline, file: DataFile) -> Outline:
         """As Log has it."""
+        # Most files of a table have one of few schemas: leaves are named once for each. The memory of the outline is by
+        # its own leaves, so a renamed outline begins with none.
         schema, own = outline.metadata.schema, cast(TableFile, file).fields
         for known, fields, leaves in self._named:
             if fields == own and (known is schema or known == schema):
@@ -340,6 +344,8 @@ class TableLog:
 
     def absent(self, leaf: Leaf, n: int, file: DataFile) -> ColumnStatistics:
         """As Log has it."""
+        # A constant or a default is known for a whole column alone. Of a leaf within one that has a default nothing is
+        # known; without a default it is NULL.
         field = self._fields[leaf.path[0]]
         if len(leaf.path) > 1:
             return unknown_statistics(n) if _has_default(field) else all_null_statistics(n)

@@ -275,6 +275,8 @@ class Scan:
         rows.check_whole([file for file, _ in parts])
         schema = dataset_schema(self.schema, (file.outline for file, _ in parts if file.outline is not None))
         fragments = [rows.fragment(part, schema, filtered=True) for part in parts]
+        # Constants come from the table's log. A search of the files alone would not see them, so a later filter of the
+        # engine leaves no row group out.
         made_of = (fragments, schema, file_format(), self.filesystem, [version_of(file) for file, _ in parts])
         if isinstance(rows, TableRows) and any(rows.constants(file) is not None for file, _ in parts):
             return SearchedDataset(*made_of)
@@ -363,12 +365,14 @@ class Scan:
         files = self.files  # names are resolved here, before any data is read
         if self._given is None:
             return None
+        # No filter if in every row group that is read TRUE is the only outcome.
         decided = [f.decision for f in files if f.decision is not None]
         kept = any(d.open.any() for d in decided)
         if kept and all(((d.outcomes == TRUE) | ~d.open).all() for d in decided):
             return None
         from parquet_bloom.predicates.rows import row_filter
 
+        # Text and trees are filtered by SQL's rules. An Expression is pyarrow's own, and keeps what it means there.
         if isinstance(self._given, str | Predicate):
             dates = [key.path[0] for key in self._search.keys if key.logical == "DATE"]
             return row_filter(self.predicate, self.schema, dates=dates)

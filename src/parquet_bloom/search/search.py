@@ -29,7 +29,7 @@ from parquet_bloom.storage.paths import DataFile
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
-_REMOTE_FILES = 16  # looked at side by side on a remote store
+_REMOTE_FILES = 16  # of a remote store, that are searched side by side
 
 
 @dataclass(slots=True)
@@ -129,12 +129,14 @@ class Search:
 
         Of a table by its schema, before any file is opened.
         """
+        # Without a table's schema the first file that can be read gives it. So files are searched one by one until
+        # there is one, and local files always; `rest` is one iterator, so that the pool goes on behind it.
         self.ask_log()
         rest = iter(self.files)
         for data_file in rest:
             yield self._try(data_file)
             if not data_file.is_local and self._first is not None:
-                break  # its schema is what names of the others are held against
+                break  # the names in the others are compared with its schema
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
             yield from pool.map(self._try, rest)
 
@@ -159,6 +161,7 @@ class Search:
             return data_file, error
 
     def _search(self, data_file: DataFile) -> FileResult:
+        # Cheapest first: the folder's name and the log open no file.
         if self.options.skip_files and data_file.partitions and self._first is not None:
             outcome = partition_outcome(self._question(self._first.leaves, data_file))
             if not outcome & TRUE:
@@ -191,7 +194,8 @@ class Search:
     def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
         bound, literal = self._bind(leaves, data_file)
         absent = partial(self.log.absent, file=data_file)
-        # The log excludes files. Which rows of an opened one match is told by the values that it shows.
+        # The log may exclude a file, and take TRUE away. It takes no FALSE or NULL away from one that is open: that all
+        # rows match is for the file itself to show.
         log = self.log.outcome(data_file) | FALSE | NULL
         return Question(bound, self.options, data_file.partitions, literal, log, absent)
 
@@ -206,6 +210,7 @@ class Search:
 
     def _bind(self, leaves: Sequence[Leaf], data_file: DataFile) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""
+        # By identity: files of one schema share the tuple of leaves (format.outline), and comparing costs nothing.
         last = self._bound
         if last is not None and last[0] is leaves:
             return last[1:]

@@ -134,6 +134,8 @@ class ChangeGuard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is not None and not issubclass(kind, PYARROW_ERRORS):
             return
+        # After an error any change of a file may be its reason. Without one, a file that only got a tail was read
+        # right.
         fits = _is_same if kind is not None else _fits_still
         for file, same in zip(self._files, side_by_side(fits, self._files), strict=True):
             if not same:
@@ -179,6 +181,8 @@ def _has_grown(source: OpenFile, file: FileVersion) -> bool:
 
 def _row_groups(outline: Outline) -> int:
     """A checksum of what an outline says of row groups: places, sizes and statistics."""
+    # `data` has the bytes of statistics that the slots point at; the offset of the footer is the checksum's first
+    # value.
     crc = zlib.crc32(outline.data, outline.start)
     return zlib.crc32(outline.slots.tobytes(), zlib.crc32(outline.rows.tobytes(), crc))
 
@@ -282,6 +286,7 @@ class SearchedDataset(ds.FileSystemDataset):
         """As pyarrow has it; raises FileChangedError if a file changed since the search."""
         both = [one for one in (self._filter, filter) if one is not None]
         wanted = reduce(and_, both) if both else None
+        # pyarrow filters rows by `wanted` all the same; row groups in which it cannot be true are left out before.
         try:
             narrowed = None if wanted is None else self._narrowed(wanted)
         finally:  # what the filter was asked of is what was searched, or else this is the error

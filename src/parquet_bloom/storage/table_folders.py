@@ -45,9 +45,12 @@ from parquet_bloom.storage.stores import store_of
 # A name without a log in it is none: `metadata` with other JSON, an empty `_delta_log`.
 
 SIGNS = ("_delta_log", ".hoodie", "metadata")
+# Delta protocol: commits, log compactions, checkpoints of all kinds, and the pointer to the last one.
 _DELTA = re.compile(r"\d+(\.\d+)?(\.compacted)?\.json|\d+\.checkpoint(\..+)?\.(parquet|json)|_last_checkpoint")
+# Iceberg: metadata of file-system tables (v3) and of catalogs' tables (00003-UUID); groups 1 and 2 are the version.
 _ICEBERG = re.compile(r"(?:v(\d+)|(\d+)-[^/]+)(?:\.gz)?\.metadata\.json(?:\.gz)?|version-hint\.text")
 _METADATA_BYTES = 16 << 20  # of one metadata file of an Iceberg table, at most
+# Properties that may put the data elsewhere, in the order in which they count; the last two are of older versions.
 _DATA_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 
 
@@ -104,7 +107,7 @@ def _metadata(folder: Location, name: str) -> dict[str, Any] | None:
     path = posixpath.join(folder.path, "metadata", name)
     try:
         data = store_of(folder).start_of(path, _METADATA_BYTES)
-        if data[:2] == b"\x1f\x8b":
+        if data[:2] == b"\x1f\x8b":  # gzip's magic, RFC 1952
             data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(_METADATA_BYTES)
         metadata = json.loads(data)
     except Exception:
@@ -219,6 +222,8 @@ class Tables:
 
         named  (what was named, folders: it, or those it lies in)
         """
+        # 1. Ask all folders and those above them, in one round. 2. Of each name the nearest table counts. 3. Only if no
+        # name has one, search for Iceberg tables whose data lie apart from their metadata: that reads metadata files.
         named = list(named)
         starts = {_key(folder): folder for _, folders in named for folder in folders}
         self._ask(step for folder in starts.values() for step in store_of(folder).chain(folder))
@@ -290,6 +295,7 @@ class Tables:
 
     def _nearest(self, folders: Sequence[Location]) -> tuple[str, str] | Exception | None:
         """Kind and folder of the nearest table at or above these folders, or else the first error in asking."""
+        # A table that is found counts more than an error at another folder: the error says only that it is not known.
         error = None
         for folder in folders:
             key = _key(folder)
@@ -308,6 +314,7 @@ class Tables:
         return next(tables, None) or next((kind for kind, _ in kinds if isinstance(kind, Exception)), None)
 
     def _ask(self, folders: Iterable[Location]) -> None:
+        # Requests to a storage run side by side, one for each folder and sign. `answers` has them in that order.
         new = {key: folder for folder in folders if (key := _key(folder)) not in self._kinds}
         remote = [folder for folder in new.values() if not folder.is_local]
         answers = iter(side_by_side(names_in, [(folder, sign) for folder in remote for sign in SIGNS]))
@@ -321,6 +328,8 @@ class Tables:
 
     def _beside(self, at: Location, start: str) -> None:
         """Find an Iceberg table in a folder beside a file or folder, or beside the next ones above it."""
+        # Up from the start, level by level, the folders beside it are candidates: of lake/data/x.parquet lake/table,
+        # with its metadata. Every loop is bounded, as a folder can have any number of neighbours.
         here = beside = os.path.realpath(start)
         for _ in range(_LEVELS):
             beside, last = os.path.dirname(beside), beside

@@ -41,7 +41,7 @@ from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, 
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.log import Actions, Add, LogFiles, TableFolder, read_commits, read_file
 
-_ATTEMPTS = 20
+_ATTEMPTS = 20  # of one commit, while those of other programs come first
 _REASON = re.compile(r"([A-Z][\w ]*\(os error \d+\))")
 _TOKEN = "parquetBloomCommit"  # a name in commitInfo, by which a commit is known for ours
 
@@ -82,6 +82,7 @@ class Transaction:
 
     def check(self, version: int) -> int:
         """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
+        # A version is a file of the log with its number as a name (Delta protocol, "Delta Log Entries").
         try:
             later = LogFiles(self._folder).commits_after(version)
         except TableFormatError as error:
@@ -92,9 +93,11 @@ class Transaction:
         return max([version, *(number for number, _ in later)])
 
     def _check_one(self, number: int, actions: Actions) -> None:
+        # Appends and deletes of other files do not matter. The rest makes what we prepared doubtful.
         if actions.protocol is not None or actions.metadata is not None:
             reason = f"version {number} changed the schema, the properties or the protocol; nothing was committed"
             raise ConflictError(self._folder.at, reason)
+        # An add of a path that the table has replaces its entry: statistics, tags or a deletion vector changed.
         touched = [add.path for add in actions.adds] + [path for path, _ in actions.removed]
         for path in touched:
             if (file := self._ours.get(unquote(path))) is not None:
@@ -119,6 +122,8 @@ class Transaction:
         hooks = library.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
         failure: BaseException | None = None
         try:
+            # deltalake writes the version behind the one that it has open, if nobody has written that: no retries. The
+            # mode says that no rows are replaced; adds and removes are those of `_actions`.
             table = open_delta_table(self._folder, version, self._identity)
             table.create_write_transaction(
                 self._actions(),
@@ -170,6 +175,10 @@ class Transaction:
         )
 
     def _actions(self) -> list[Any]:
+        # One file's change is an add of the new version, with the values and statistics of the old one, and on a new
+        # path a remove of the old one. dataChange, False here, says that no row changed, so that streams pass over
+        # both. An add on a path that the table has takes the place of its entry (Delta protocol, "Add File and Remove
+        # File").
         now = int(time.time() * 1000)  # the adds keep the time of their rows: streams begin with the oldest
         found: list[Any] = []
         for change in self._changes:

@@ -54,6 +54,8 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
 
     Raises ConflictError where a row is no longer as the snapshot has it; the caller then rolls back.
     """
+    # For each change the row of its file gets the new path and sizes. The old file is scheduled for deletion rather
+    # than deleted, since a reader of an older state of the catalog may have it open.
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
     time = "?" if queries.is_sqlite else "CAST(? AS TIMESTAMPTZ)"
     named = _NamedFiles(queries)
@@ -119,6 +121,8 @@ def check_new_files(changes: Sequence[Change]) -> None:
 
 
 def _unchanged(queries: Queries, change: Change, entry: Entry) -> None:
+    # Three kinds of commit matter: one that ended the file (end_snapshot), one that gave its row another file, and one
+    # that deleted rows, by a delete file or inlined in the catalog.
     columns = {"path": TEXT, "end_snapshot": NUMBER.or_null}
     rows = queries.rows(_FILES, columns, "data_file_id = ? AND table_id = ?", [entry.id, entry.table_id])
     if not rows or rows[0][1] is not None:
@@ -219,6 +223,7 @@ class DuckLakeTable:
                 latest = max(queries.snapshots(), default=(int(snapshot.version), 0))[0]
                 replace_files(queries, self._row(queries, int(snapshot.version)).folders, changes)
         except UnknownCommitError as error:
+            # Only what the catalog has now says whether it landed. If it does not answer, the first error stands.
             with suppress(ParquetBloomError):
                 if self._landed(changes):
                     return str(latest)

@@ -111,6 +111,8 @@ class Replacement(_SnapshotProducer["Replacement"]):
         self._untouched = untouched
 
     def _manifests(self) -> list[ManifestFile]:
+        # pyiceberg calls this in each attempt, with the table as it is then. The list of all manifests is returned: new
+        # ones with the ADDED entries, those of our files written again, and all others as they are.
         metadata = self._transaction.table_metadata
         head = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
         manifests = [
@@ -152,6 +154,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
                 raise ConflictError(path, f"{LOST_SPEC}; nothing was committed")
         live = {entry.path: entry for entry in entries}
         for path, swap in self._swaps.items():
+            # Of the same path, an entry with another sequence number, partition or size is another version.
             now = live.get(path)
             if now is None:
                 raise ConflictError(path, "another commit has taken it out of the table; nothing was committed")
@@ -168,6 +171,8 @@ class Replacement(_SnapshotProducer["Replacement"]):
             self._check_deletes(manifests, moved)
 
     def _check_deletes(self, manifests: Sequence[ManifestFile], moved: Sequence[Swap]) -> None:
+        # Equality deletes apply by sequence number and values, to a new path as well. Position deletes and deletion
+        # vectors name a path: rows that they deleted would come back.
         asked = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
         deletes = [entry for entries in self._read(asked) for entry in entries if not entry.file.equality_ids]
         named = first_named(deletes, [swap.old for swap in moved])
@@ -176,6 +181,8 @@ class Replacement(_SnapshotProducer["Replacement"]):
 
     def _rewritten(self, manifest: ManifestFile, entries: Sequence[Entry]) -> ManifestFile:
         with self.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
+            # Each live entry stays EXISTING with its own snapshot and sequence numbers; one on a new path is DELETED,
+            # by this snapshot.
             for entry in entries:
                 swap = self._swaps.get(entry.path)
                 if swap is None or swap.same_path:
@@ -187,6 +194,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
         return writer.to_manifest_file()
 
     def _added(self) -> list[ManifestFile]:
+        # All entries of a manifest have one partition spec, so there is one manifest for each.
         by_spec = defaultdict(list)
         for swap in self._swaps.values():
             if not swap.same_path:
@@ -196,7 +204,10 @@ class Replacement(_SnapshotProducer["Replacement"]):
             with self.new_manifest_writer(self.spec(spec)) as writer:
                 for swap in swaps:
                     entry = _entry(ManifestEntryStatus.ADDED, self._snapshot_id, swap.old.record, swap.file())
-                    entry._data[_FILE_SEQUENCE] = None  # that of this commit
+                    # NULL is inherited from the manifest: the sequence number of this commit. The data sequence number
+                    # stays the old one, so that equality deletes of since then apply (spec, "Sequence Number
+                    # Inheritance").
+                    entry._data[_FILE_SEQUENCE] = None
                     writer.add_entry(entry)
             found.append(writer.to_manifest_file())
         return found
@@ -300,7 +311,7 @@ def _file_like(old: DataFile, changes: Mapping[int, Any]) -> DataFile:
 
 # --- the commit -----------------------------------------------------------------------------------
 
-_MOST_VERSION = 2
+_MOST_VERSION = 2  # of the format, whose manifests pyiceberg writes
 _OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
@@ -343,6 +354,8 @@ def commit(
     Raises ConflictError where a file is gone, changed, or, if it would get a new path, named by deletes; StorageError
     where nothing was committed for another reason; UnknownCommitError where the catalog did not say.
     """
+    # In two steps. Until commit_transaction the catalog knows nothing, and what was written can be deleted. After it an
+    # error may hide a commit that landed, so the table is read again before anything is deleted.
     refresh(log, name)
     check_writable(log, name)
     files = Files.of(log, name, access)
