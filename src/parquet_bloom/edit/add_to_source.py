@@ -50,7 +50,7 @@ from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.remote import AHEAD, Location, in_order
+from parquet_bloom.storage.remote import Location, in_order
 from parquet_bloom.storage.workers import Workers, processors
 
 if TYPE_CHECKING:
@@ -122,6 +122,9 @@ def _filters_of_size(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> lis
 # that an `add` which was asked for the same brought a file.
 
 
+_FIRST_LOOKS = 32  # files of which one has all it needs, or the others are not looked at either
+
+
 class CompleteFiles:
     """What one call knows of files that it need not work on."""
 
@@ -177,7 +180,7 @@ class CompleteFiles:
                 self._looked[key] = look()
             except ParquetBloomError:
                 self._looked[key] = None
-            if n == AHEAD and not any(self._looked[key] for key in unseen if key in self._looked):
+            if n == _FIRST_LOOKS and not any(self._looked[key] for key in unseen if key in self._looked):
                 self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
                 return
 
