@@ -69,7 +69,9 @@ CALLS: dict[str, Any] = {
         row for b in parquet_bloom.read_batches(source, f"id = {keys[7]}", **o) for row in b.to_pylist()
     ],
     "inspect": lambda source, keys, **o: [len(f.filters) for f in parquet_bloom.inspect(source, **o).files],
-    "verify": lambda source, keys, **o: [[v.status for v in f.filters] for f in parquet_bloom.verify(source, **o).files],
+    "verify": lambda source, keys, **o: [
+        [v.status for v in f.filters] for f in parquet_bloom.verify(source, **o).files
+    ],
 }
 
 
@@ -99,7 +101,7 @@ def test_the_limit_holds(store: ObjectStore, local: Path) -> None:
         set_limits(concurrency=before.concurrency)
 
 
-class in_flight:  # noqa: N801
+class in_flight:
     """How many requests for objects were open together; each takes 50 ms."""
 
     def __init__(self, store: ObjectStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,8 @@ from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location, in_order
-from parquet_bloom.storage.workers import Workers, processors
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import Workers, WorkerSets, processors
 
 if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions
@@ -214,14 +216,15 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
     request, notes = request_for_source(snapshot, request)
     meter = Meter(progress, snapshot.files, unit="filters")
     settled = CompleteFiles(to.table, request) if isinstance(to, ChangeableTable) else None
-    with Workers(request.threads or processors()) as workers:
+    with WorkerSets(request.threads or processors()) as sets, ExitStack() as stack:
+        workers = None if settled is None else stack.enter_context(sets.taken())
 
         def told(path: str, done: int, parts: int) -> None:
             meter.part(done, parts)
 
         def work_on(one: Snapshot) -> FileWork[AddedFile]:
-            if settled is None or not isinstance(to, ChangeableTable):
-                return AddToFile(Run(request, workers, to.tables, told))
+            if settled is None or workers is None or not isinstance(to, ChangeableTable):
+                return _add_to_files(request, sets, to.tables, told)
             columns = TableColumns(one)
             return _skipping(settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, told))
 
@@ -231,6 +234,16 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
         all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
         notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
     return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
+
+
+def _add_to_files(request: Request, sets: WorkerSets, tables: Tables, told: FilterProgress) -> FileWork[AddedFile]:
+    """The work of each of several files, which may be worked on at a time."""
+
+    def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[AddedFile]:
+        with sets.taken() as workers:
+            return AddToFile(Run(request, workers, tables, told))(file, target, look_only)
+
+    return work
 
 
 def _skipping(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:

@@ -53,9 +53,9 @@ Files on other storages are worked on side by side, local ones one after the oth
     reading threads are more, so `stores` raises these while it makes one. A file system that the caller made keeps
     what it has.
 
-    HEAD and GET a file remain. pyarrow's `open_input_file` takes no size in Python, and answers tell the ETag only
-    after a HEAD; the listing's FileInfo has none. Without an ETag neither `Source` nor `FileChangedError` would notice a
-    change that keeps size and time, so the HEAD is not saved.
+    HEAD and GET a file remain. pyarrow's `open_input_file` takes no size in Python, and tells an ETag only after a
+    HEAD; the listing's FileInfo has none. Without an ETag neither `Source` nor `FileChangedError` would notice a change
+    that keeps size and time, so the HEAD is not saved.
 
 The last 64 KiB of a remote file stay in memory, because the checks read them again.
     A chunk reaches pyarrow through a file object that reads ahead. With `pre_buffer` pyarrow would keep whole row
