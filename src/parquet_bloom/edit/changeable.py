@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
 from parquet_bloom.edit.reports import FileReport
@@ -88,7 +89,7 @@ class ChangeableFiles:
 
         far = not any(target.is_local for target in self.outputs.targets.values())
         ahead = files_at_once(snapshot.files, None if self._dry_run else _FAR_FILES) if far else 0
-        with one_client():
+        with one_client() if far else nullcontext():
             results = map_files(snapshot.files, one, self.outputs.single, self.outputs.failed, meter, ahead, True)
         return SourceChange(list(results), results.failed)
 
