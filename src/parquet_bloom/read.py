@@ -29,7 +29,7 @@ def scan_of(
     index: Index = None,
     **options: Unpack[SearchOptions],
 ) -> Scan:
-    """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
+    """The Scan behind every read function, or with `index` one that queries zone indexes too."""
     if index is None:
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
     from parquet_bloom.zones.scan import IndexedScan
@@ -123,7 +123,7 @@ def count(
     index: Index = None,
     **options: Unpack[SearchOptions],
 ) -> int:
-    """Count the rows that match; only row groups of which the footer and filters cannot tell are read.
+    """Count the rows that match; only row groups that footer and filters do not decide are read.
 
     Arguments and errors as read_table has them.
     """

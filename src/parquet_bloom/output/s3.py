@@ -73,7 +73,7 @@ class StoredFile(NewVersion):
         self._spooled = 0
 
     def discard(self) -> None:
-        """Give the new version up; nothing has been asked of the store yet."""
+        """Discard the new version; no request was sent yet."""
         self._spool.close()
 
     def flush(self) -> None:
@@ -124,7 +124,7 @@ class StoredFile(NewVersion):
             raise self._error_of(error) from error
 
     def _error_of(self, error: Exception, more: str = "") -> StorageError:
-        """What the store said, in one line; `more` comes after it."""
+        """The store's error in one line; `more` comes after it."""
         from botocore.exceptions import ClientError
 
         if isinstance(error, ClientError):
@@ -258,7 +258,7 @@ class StoredFile(NewVersion):
     def _is_there(
         self, client: Any, at: dict[str, str], etag: str | None, error: Exception, body: IO[bytes] | None = None
     ) -> bool:
-        """Whether the target is what was to be put there, by its ETag. Raises StorageError where nobody can tell.
+        """Whether the target is the new object, by its ETag. Raises StorageError where that is unknown.
 
         body  its bytes, which decide where the store gives an ETag that is no sum of them
         """
@@ -282,7 +282,7 @@ class StoredFile(NewVersion):
         raise self._error_of(error, more) from error
 
     def _kept(self, client: Any, last_check: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """What the old object has beside its bytes, for the new one. Raises StorageError.
+        """The old object's metadata and tags, for the new one. Raises StorageError.
 
         last_check  is done meanwhile
         The tags are always asked for. HEAD tells how many there are only to those who may read them: a role without
@@ -389,7 +389,7 @@ def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
 
 
 def can_speak_for(filesystem: Any) -> bool:
-    """Whether boto3 can be given this file system's credentials; a role that pyarrow assumes cannot."""
+    """Whether boto3 can use this file system's credentials; those of a role that pyarrow assumes cannot be read."""
     return not s3_options(filesystem).get("role_arn")
 
 
@@ -499,7 +499,7 @@ def etag_of(parts: Sequence[str]) -> str | None:
 
 
 def abort(client: Any, upload: dict[str, str]) -> str:
-    """Give an upload up; returns what is to be told where that failed."""
+    """Abort an upload; returns the text of a failure."""
     from botocore.exceptions import ClientError
 
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a log tells a predicate before a file is opened, and of columns that a file lacks.
+"""A log as evidence: it answers a predicate before a file is opened, and for columns that a file lacks.
 
 predicate, bound to the table's schema --> log: files in which a row can match
                                             |
@@ -54,7 +54,7 @@ _NOTHING = FileBounds()
 
 
 def log_outcomes(bound: Bound, files: Sequence[TableFile], nan: str) -> tuple[Masks, list[str | None]]:
-    """What a predicate may give over each file's rows by the log alone, and what made TRUE impossible.
+    """The outcomes of a predicate over each file's rows by the log alone, and the evidence that made TRUE impossible.
 
     bound  to the leaves of the table's schema
     """
@@ -130,7 +130,7 @@ class _Constants:
 
 
 def _of_scalar(scalar: pa.Scalar, leaf: Leaf) -> FileBounds:
-    """A value that all rows hold, as bounds; one whose place in the column's order nobody knows tells nothing."""
+    """A value that all rows hold, as bounds; no bounds if its position in the column's order is unknown."""
     if not scalar.is_valid:
         return FileBounds(has_values=False, nan_free=True)
     try:
@@ -210,7 +210,7 @@ _REASONS = {
 
 
 class Log(Protocol):
-    """What a log tells of the files of one snapshot.
+    """The evidence in a log on the files of one snapshot.
 
     has_log    False: there is none, and nothing is known
     leaves     of the table's schema; () where each file has its own
@@ -222,13 +222,13 @@ class Log(Protocol):
     first: FirstFile | None
 
     def ask(self, predicate: Predicate, nan: str) -> None:
-        """Ask about all files. Raises RequestError for a name or literal that does not fit the schema."""
+        """Apply a predicate to all files. Raises RequestError for a name or literal that does not fit the schema."""
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """Why no row of a file can match; None where one may."""
 
     def outcome(self, file: DataFile) -> int:
-        """What the predicate may give over a file's rows."""
+        """The outcomes of the predicate over a file's rows."""
 
     def outline(self, outline: Outline, file: DataFile) -> Outline:
         """A file's outline with the source's names of its leaves; those that the source does not have are nameless.
@@ -240,7 +240,7 @@ class Log(Protocol):
         """The statistics of n row groups for a leaf that the file lacks: a constant, a default, or NULL."""
 
     def contradiction(self, outline: Outline, file: DataFile) -> str | None:
-        """What the log says of all rows of a file, and the file's own statistics deny, in words.
+        """The contradiction between a constant of the log and the file's own statistics, in words.
 
         outline  under the table's names
         """
@@ -257,7 +257,7 @@ class NoLog:
     first: FirstFile | None = None
 
     def ask(self, predicate: Predicate, nan: str) -> None:
-        """Nothing can be asked."""
+        """There is no log to apply it to."""
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """No file is excluded."""
@@ -370,7 +370,7 @@ class TableLog:
 
 
 def log_of(snapshot: Snapshot) -> Log:
-    """The log of a snapshot, which was asked nothing yet."""
+    """The log of a snapshot, before any predicate."""
     return TableLog(snapshot) if snapshot.has_log else NoLog()
 
 

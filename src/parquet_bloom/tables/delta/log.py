@@ -1,4 +1,4 @@
-"""A Delta log: the files in _delta_log/ that make one version, and their actions, which tell which data files live.
+"""A Delta log: the files in _delta_log/ that make one version, and their actions, which name the live data files.
 
     00000000000000000010.json                       the commit of version 10
     00000000000000000010.checkpoint.parquet         all of the table at version 10
@@ -52,7 +52,7 @@ class TableFolder:
     roots: Roots
 
     def place(self, name: str, below: str = "") -> Location:
-        """What a name in the log means: URL-encoded, below the table's folder (or one in it) or absolute.
+        """The file of a name in the log: URL-encoded, below the table's folder (or one in it) or absolute.
 
         Raises TableFormatError for a name that leads upwards, or to another storage. Whether an absolute one lies
         below a root is not looked at: see `checked`.
@@ -290,7 +290,7 @@ class Vector:
 
     @property
     def id(self) -> str:
-        """Its name in the log: with the path it tells one state of a file from another."""
+        """Its name in the log: with the path it identifies one state of a file."""
         return f"{self.kind}{self.text}" + ("" if self.offset is None else f"@{self.offset}")
 
 
@@ -317,7 +317,7 @@ class Add:
 
 @dataclass(slots=True)
 class Actions:
-    """What one commit, or a part of a checkpoint, says.
+    """The actions of one commit, or of a part of a checkpoint.
 
     removed   (path, vector's id or None) of remove actions
     sidecars  names of further files of a checkpoint
@@ -511,7 +511,7 @@ class State:
 
     @property
     def identity(self) -> str:
-        """What tells the table from another at the same place, made before or after it."""
+        """The identity of the table among all that were at the same place."""
         return str(self.metadata.get("id"))
 
     @property
