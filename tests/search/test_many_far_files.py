@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -16,7 +18,7 @@ import pytest
 from object_store import ObjectStore, Request, serving
 
 import parquet_bloom
-from parquet_bloom.errors import DamagedFileError, StorageError
+from parquet_bloom.errors import DamagedFileError, FileChangedError, StorageError
 from parquet_bloom.limits import set_limits
 from parquet_bloom.storage.remote import in_order
 
@@ -243,3 +245,57 @@ def test_work_on_files_within_work_on_files_ends() -> None:
         return sum(result() for result in in_order(inner, range(10)))
 
     assert [result() for result in in_order(outer, range(200))] == [45] * 200
+
+
+def test_a_child_of_a_process_that_used_the_pools_has_its_own(store: ObjectStore, local: Path) -> None:
+    if not hasattr(os, "fork"):
+        pytest.skip("there is no fork")
+    assert [result() for result in in_order(abs, range(-5, 0))] == [5, 4, 3, 2, 1]
+    child = os.fork()
+    if not child:  # threads of the parent are not here: whoever waits for one waits for ever
+        signal.alarm(20)
+        os._exit(0 if [result() for result in in_order(abs, range(-5, 0))] == [5, 4, 3, 2, 1] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_threads_share_the_pools(store: ObjectStore, local: Path) -> None:
+    keys = ids(local)
+    expected = parquet_bloom.count(local, f"id IN ({', '.join(map(str, keys))})")
+    found: list[int] = []
+
+    def ask() -> None:
+        query = f"id IN ({', '.join(map(str, keys))})"
+        found.append(parquet_bloom.count("data/files", query, filesystem=store.filesystem))
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [expected] * 6
+
+
+def test_an_object_that_changes_while_rows_are_read_is_noticed(store: ObjectStore, tmp_path: Path) -> None:
+    """One that is larger than its tail: its rows come with other answers than its footer."""
+    rng = np.random.default_rng(5)
+    table = pa.table({"v": rng.random(40_000), "pad": [rng.bytes(20) for _ in range(40_000)]})
+    pq.write_table(table, tmp_path / "0.parquet", row_group_size=10_000, use_dictionary=False)
+    data = (tmp_path / "0.parquet").read_bytes()
+    for number in range(2):
+        store.put(f"data/changing/{number}.parquet", data)
+    seen: Counter[str] = Counter()
+
+    def change(request: Request) -> None:
+        if request.path.endswith("1.parquet") and request.method == "GET":
+            seen["GET"] += 1
+            if seen["GET"] == 2:
+                store.wire.before = None
+                store.put("data/changing/1.parquet", data[:4] + bytes([data[4] ^ 1]) + data[5:])
+
+    store.wire.before = change
+    try:
+        with pytest.raises(FileChangedError, match=r"1\.parquet"):
+            parquet_bloom.count("data/changing", "v > 0.25", filesystem=store.filesystem)
+    finally:
+        store.wire.before = None
+    assert seen["GET"] == 2
