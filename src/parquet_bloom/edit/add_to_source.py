@@ -176,7 +176,7 @@ class CompleteFiles:
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
         unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._looked}
-        looks = in_order(lambda file: self._report_of(names, file), unseen.values())
+        looks = in_order(lambda file: self._report_of(names, file), unseen.values(), _FIRST_LOOKS)
         for n, (key, look) in enumerate(zip(unseen, looks, strict=True), 1):
             try:
                 self._looked[key] = look()
