@@ -101,7 +101,7 @@ class _Counting:
         request.copy = "HTTP_X_AMZ_COPY_SOURCE" in environ
         if self._wire.before is not None:
             self._wire.before(request)
-        if request.kind == "complete" and not self._condition_holds(environ):
+        if request.kind in ("complete", "PUT") and not self._condition_holds(environ):
             start("412 Precondition Failed", [("Content-Type", "application/xml")])
             return [b"<Error><Code>PreconditionFailed</Code><Message>It is another one</Message></Error>"]
         body, environ["wsgi.input"] = environ["wsgi.input"], _Input(environ["wsgi.input"], request)
@@ -117,7 +117,7 @@ class _Counting:
         return [data]
 
     def _condition_holds(self, environ: dict[str, Any]) -> bool:
-        """S3 compares If-Match when an upload is completed; moto does not, so this does."""
+        """S3 compares If-Match when an upload is completed and when an object is put; moto does not, so this does."""
         if "HTTP_IF_MATCH" not in environ:
             return True
         head = {**environ, "REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "wsgi.input": io.BytesIO()}

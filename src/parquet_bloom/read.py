@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.options import PathLike
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
@@ -199,40 +199,15 @@ def prune(
         pruned.row_groups = len(scan.verdicts)
         pruned.with_deletes = _with_deletes(scan, pruned)
         return pruned
-    from parquet_bloom.format.values import type_of
-    from parquet_bloom.search.keys import (
-        Keys,
-        as_many,
-        folder_key,
-        hits_by_statistics,
-        hits_of,
-        keys_of_file,
-        partition_hits,
-    )
-    from parquet_bloom.search.search import leaf_of
+    from parquet_bloom.search.keys import KeyHits
 
     pruned = PrunedFiles()
-    known: dict[Any, Keys] = {}
-    values = as_many(values)
+    scan.visit(KeyHits(scan.search, column, values, count_hits))
     scan.require(leaf=column)
     for file in scan.files:
-        assert file.outline is not None
-        leaf, first = leaf_of(file, column, scan.first_leaves, scan.keys)
-        hits: list[int | None]
-        if leaf is None:
-            known_of_it = scan.log.absent(first, file.outline.n_row_groups, file.file)
-            hits = hits_by_statistics(known_of_it, file.outline, first, keys_of_file(values, first, first))
-        else:
-            if leaf.index < 0:
-                leaf = first = folder_key(leaf, values)
-            kind = type_of(leaf)
-            if kind not in known:
-                known[kind] = keys_of_file(values, leaf, first)
-            if leaf.index < 0:
-                hits = partition_hits(leaf, file.file.partitions, file.outline, known[kind])
-            else:
-                with scan.reopen(file) as opened:
-                    hits = hits_of(opened, file.outline, leaf, known[kind], scan.use_filters, count_hits)
+        hits = file.visited
+        if isinstance(hits, ParquetBloomError):
+            raise hits
         kept = [group for group, n in enumerate(hits) if n != 0]
         pruned.row_groups += len(hits)
         if count_hits:

@@ -156,7 +156,7 @@ def test_commands_take_limits_for_themselves(tmp_path: Path, capsys: pytest.Capt
     assert "max_memory 0 is not a positive number" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["max_list_elements", "max_string_bytes", "max_memory"])
+@pytest.mark.parametrize("name", ["max_list_elements", "max_string_bytes", "max_memory", "concurrency"])
 def test_a_limit_is_a_positive_number(name: str) -> None:
     with pytest.raises(RequestError, match=f"{name} 0 is not a positive number"):
         parquet_bloom.set_limits(**{name: 0})
@@ -248,3 +248,15 @@ def test_batches_of_any_size_give_the_same_filter(
         return
     assert out.read_bytes() == (tmp_path / "usual.parquet").read_bytes()
     assert not parquet_bloom.verify(out).files[0].wrong
+
+
+def test_a_command_takes_the_number_of_files_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "x.parquet")
+    from parquet_bloom.search import check
+
+    seen = []
+    real = check.check
+    monkeypatch.setattr(check, "check", lambda *a, **o: seen.append(limits().concurrency) or real(*a, **o))
+    assert cli.run(["check", str(tmp_path / "x.parquet"), "id = 1", "--concurrency", "3", "-q"]) == 0
+    assert (seen, limits().concurrency) == ([3], 64)
+    assert cli.run(["check", str(tmp_path / "x.parquet"), "id = 1", "--concurrency", "0", "-q"]) == 2

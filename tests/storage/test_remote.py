@@ -424,7 +424,7 @@ def test_an_existing_target_needs_overwrite(store: ObjectStore, small: bytes) ->
         )
 
     def appear(request: Request) -> None:
-        if request.kind == "complete":
+        if request.kind in ("complete", "PUT"):
             store.wire.before = None
             store.put("data/z.parquet", b"just now")
 

@@ -134,10 +134,11 @@ memory_option = _limit_option(
 
 
 def footer_limits(command: F) -> F:
-    """Limits of footers, as parquet-cpp has them."""
+    """Limits of footers, as parquet-cpp has them, and of requests."""
     lists = _limit_option("--max-list-elements", click.INT, "N", "Refuse footers with longer lists; default 1,000,000.")
     texts = _limit_option("--max-string-bytes", SIZE, "SIZE", "Refuse footers with longer texts; default 100MB.")
-    return lists(texts(command))
+    files = _limit_option("--concurrency", click.INT, "N", "Files of other storages at a time; default 64.")
+    return lists(texts(files(command)))
 
 
 github_option = click.option(

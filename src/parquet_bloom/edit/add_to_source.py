@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -50,8 +51,9 @@ from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.remote import AHEAD, Location, in_order
-from parquet_bloom.storage.workers import Workers, processors
+from parquet_bloom.storage.remote import Location, in_order
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import Workers, WorkerSets, processors
 
 if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions
@@ -124,6 +126,9 @@ def _filters_of_size(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> lis
 # that an `add` which was asked for the same brought a file.
 
 
+_FIRST_LOOKS = 32  # files of which one has all it needs, or the others are not looked at either
+
+
 class CompleteFiles:
     """The files that a call need not process."""
 
@@ -175,13 +180,13 @@ class CompleteFiles:
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
         unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._looked}
-        looks = in_order(lambda file: self._report_of(names, file), unseen.values())
+        looks = in_order(lambda file: self._report_of(names, file), unseen.values(), _FIRST_LOOKS)
         for n, (key, look) in enumerate(zip(unseen, looks, strict=True), 1):
             try:
                 self._looked[key] = look()
             except ParquetBloomError:
                 self._looked[key] = None
-            if n == AHEAD and not any(self._looked[key] for key in unseen if key in self._looked):
+            if n == _FIRST_LOOKS and not any(self._looked[key] for key in unseen if key in self._looked):
                 self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
                 return
 
@@ -215,14 +220,15 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
     request, notes = request_for_source(snapshot, request)
     meter = Meter(progress, snapshot.files, unit="filters")
     settled = CompleteFiles(to.table, request) if isinstance(to, ChangeableTable) else None
-    with Workers(request.threads or processors()) as workers:
+    with WorkerSets(request.threads or processors()) as sets, ExitStack() as stack:
+        workers = None if settled is None else stack.enter_context(sets.taken())
 
         def report_filters(path: str, done: int, parts: int) -> None:
             meter.part(done, parts)
 
         def work_on(one: Snapshot) -> FileWork[AddedFile]:
-            if settled is None or not isinstance(to, ChangeableTable):
-                return AddToFile(Run(request, workers, to.tables, report_filters))
+            if settled is None or workers is None or not isinstance(to, ChangeableTable):
+                return _add_to_files(request, sets, to.tables, report_filters)
             columns = TableColumns(one)
             return _skipping(
                 settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, report_filters)
@@ -234,6 +240,18 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
         all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
         notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
     return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
+
+
+def _add_to_files(
+    request: Request, sets: WorkerSets, tables: Tables, report_filters: FilterProgress
+) -> FileWork[AddedFile]:
+    """The work of each of several files, which may be worked on at a time."""
+
+    def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[AddedFile]:
+        with sets.taken() as workers:
+            return AddToFile(Run(request, workers, tables, report_filters))(file, target, look_only)
+
+    return work
 
 
 def _skipping(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:

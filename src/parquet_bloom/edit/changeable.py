@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
 from parquet_bloom.edit.reports import FileReport
 from parquet_bloom.edit.table_commit import THROUGH_LOG, Committing, FileWork, SourceChange, change_table
 from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.filters.each_file import files_at_once
 from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions
+from parquet_bloom.output.s3 import one_client
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import TableAccess, TableName
 from parquet_bloom.source.results import map_files
@@ -28,6 +31,7 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.table_folders import Tables, write_guard
 
 R = TypeVar("R", bound=FileReport)
+_FAR_FILES = 16  # on other storages that get new versions at a time
 _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
@@ -83,7 +87,10 @@ class ChangeableFiles:
         def one(file: TableFile) -> R:
             return work(file, self.outputs.targets[file], self._dry_run).report
 
-        results = map_files(snapshot.files, one, self.outputs.single, self.outputs.failed, meter)
+        far = not any(target.is_local for target in self.outputs.targets.values())
+        ahead = files_at_once(snapshot.files, None if self._dry_run else _FAR_FILES) if far else 0
+        with one_client() if far else nullcontext():
+            results = map_files(snapshot.files, one, self.outputs.single, self.outputs.failed, meter, ahead, True)
         return SourceChange(list(results), results.failed)
 
 
@@ -101,7 +108,8 @@ class ChangeableTable:
 
     def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
         """As ToChange has it."""
-        return change_table(self.table, snapshot, work_on, self.how, meter)
+        with one_client():
+            return change_table(self.table, snapshot, work_on, self.how, meter)
 
 
 def changeable(source: CallSource, output: PathLike | None, how: Writing, commits: Committing | None) -> Changeable:

@@ -5,12 +5,13 @@ Found -> each file, at the size that the log says -> footer -> columns under the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.limits import limits
 from parquet_bloom.source.results import Results, map_files
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
@@ -32,12 +33,15 @@ def open_logged(file: DataFile) -> Iterator[OpenFile]:
 
 
 def each_file(
-    found: ResolvedSource, work: Callable[[OpenFile, tuple[Leaf, ...]], R], meter: Meter, ahead: bool = False
+    found: ResolvedSource, work: Callable[[OpenFile, tuple[Leaf, ...]], R], meter: Meter, most: int | None = None
 ) -> Results[R]:
     """The result of every file; one bad file among many does not stop the others.
 
+    Files on other storages are worked on side by side, where a part of a file is no progress that anybody hears of.
+
     work   of an open file and its columns, as people name them
-    meter, ahead  as source.results.map_files has them
+    meter  as source.results.map_files has it
+    most   files of other storages at a time, where each needs much memory; limits().concurrency unless given
     Raises as source.results.map_files.
     """
     names = found.names
@@ -48,4 +52,11 @@ def each_file(
             found.see(opened.path, footer)
             return work(opened, names.display_leaves(footer, file))
 
-    return map_files(found.files, one, found.single, found.failed, meter, ahead)
+    return map_files(found.files, one, found.single, found.failed, meter, files_at_once(found.files, most))
+
+
+def files_at_once(files: Sequence[DataFile], most: int | None = None) -> int:
+    """How many of these files are worked on at a time: 0 of local ones, which then need no other threads."""
+    if len(files) < 2 or any(file.is_local for file in files):
+        return 0
+    return limits().concurrency if most is None else min(most, limits().concurrency)

@@ -254,7 +254,7 @@ def status(
     if found.has_log:  # names are held against its schema, before any file is opened
         names.select(names.leaves, columns, exclude)
         table_asserted = [] if must_have is None else names.select(names.leaves, must_have, None)
-    results = each_file(found, work, Meter(progress, found.files), ahead=found.snapshot.filesystem is not None)
+    results = each_file(found, work, Meter(progress, found.files))
     report = StatusReport([], results.failed, len(results), sum(one.row_groups for one in results))
     history = _history(found, report)
     report.notes += found.notes

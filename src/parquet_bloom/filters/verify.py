@@ -176,6 +176,9 @@ class VerifyReport(Result):
         return filters_table(VerifiedFilter, self.files)
 
 
+_FAR_FILES = 16  # on other storages at a time: each reads up to 16 MiB ahead, and decodes a column chunk
+
+
 def verify(
     source: PathLike | Sequence[PathLike],
     *,
@@ -207,7 +210,7 @@ def verify(
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:
         return _verify(opened, select_leaves(leaves, wanted, left_out), sample, meter)
 
-    results = each_file(found, work, meter)
+    results = each_file(found, work, meter, _FAR_FILES)
     return VerifyReport(list(results), results.failed, found.notes)
 
 

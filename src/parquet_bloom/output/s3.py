@@ -5,7 +5,8 @@
     new object   [ body .......................................... ][filters][footer']
                                                                       UploadPart
 
-Until CompleteMultipartUpload the target is what it was; on any error the upload is aborted.
+Until CompleteMultipartUpload the target is what it was; on any error the upload is aborted. A small object of which
+nothing can be copied is put with one request, PutObject, on the same condition.
 Needs boto3 (the extra `s3`); its options are those of pyarrow's file system.
 """
 
@@ -18,12 +19,15 @@ import re
 import tempfile
 import threading
 from bisect import insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import IO, Any
 
 from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
+from parquet_bloom.limits import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error
@@ -48,6 +52,8 @@ _FROM_ELSEWHERE = "the source is on another storage"
 # Error codes of S3 and of stores like it, as a name or as the HTTP status.
 _CONDITION_FAILED = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 _UNKNOWN_CONDITION = {"NotImplemented", "501"}
+_PUT_BYTES = 64 << 20  # of an object that is put with one request
+_IN_MEMORY = 8 << 20  # of it; the rest waits in a temporary file
 
 
 class StoredFile(NewVersion):
@@ -137,8 +143,11 @@ class StoredFile(NewVersion):
     def _upload(self, client: Any, last_check: Callable[[], None]) -> None:
         bucket, _, key = self._target.path.partition("/")
         where = {"Bucket": bucket, "Key": key}
-        kept = self._kept(client) if self._inside else {}
         parts = plan_parts(self.pieces() if self._inside else [Extent(0, self.at, 0, False)])
+        if self.at <= _PUT_BYTES and all(part.origin is None for part in parts):
+            self._put(client, where, last_check)
+            return
+        kept = self._kept(client) if self._inside else {}
         upload = {**where, "UploadId": self._begin(client, where, kept)}
         try:
             with self.reopen() as new:
@@ -154,7 +163,7 @@ class StoredFile(NewVersion):
                 done = side_by_side(send, range(1, len(parts) + 1))
             self.transfer.copied = sum(part.stop - part.at for part in parts if part.origin is not None)
             if not self.transfer.copied:
-                self.transfer.why = _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
+                self.transfer.why = self._why_sent
             self.transfer.sent = sum(part.stop - part.at for part in parts if part.origin is None)
             last_check()
             self._complete(client, upload, done)
@@ -163,6 +172,51 @@ class StoredFile(NewVersion):
             if left and isinstance(error, Exception):
                 raise self._error_of(error, left) from error
             raise
+
+    @property
+    def _why_sent(self) -> str:
+        return _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
+
+    @property
+    def _condition(self) -> dict[str, object]:
+        """What must be true of the target when it changes: the store compares and replaces in one step."""
+        # No object of that name, or the one that was read.
+        if not self._overwrite:
+            return {"IfNoneMatch": "*"}
+        if self._inside and self._source.location.path == self._target.path:
+            return {"IfMatch": self._source.etag}
+        return {}
+
+    def _put(self, client: Any, where: dict[str, str], last_check: Callable[[], None]) -> None:
+        """Send all of the new object with one request."""
+        md5 = hashlib.md5(usedforsecurity=False)
+        with self.reopen() as new, tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="parquet-bloom-") as body:
+            for at in range(0, self.at, _IN_MEMORY):
+                data = new.read(at, min(_IN_MEMORY, self.at - at))
+                md5.update(data)
+                body.write(data)
+            kept: dict[str, Any] = {}
+            if self._inside:
+                kept = self._kept(client, last_check)
+            else:
+                last_check()
+            self.transfer.why, self.transfer.sent = self._why_sent, self.at
+            sum_of_it = base64.b64encode(md5.digest()).decode()
+
+            def send(**condition: object) -> dict[str, Any]:
+                body.seek(0)
+                answer: dict[str, Any] = client.put_object(
+                    **where, **kept, **condition, Body=body, ContentMD5=sum_of_it
+                )
+                return answer
+
+            try:
+                field_of_answer(_on_condition(send, self._condition), "ETag", self._target)
+            except Exception as error:
+                # The answer may have got lost, and what was asked for again is refused then: it is done already.
+                body.seek(0)
+                if not self._is_there(client, where, md5.hexdigest(), error, body):
+                    raise
 
     def _begin(self, client: Any, where: dict[str, str], kept: dict[str, Any]) -> str:
         """Begin an upload. One whose answer got lost has begun too, and goes."""
@@ -195,38 +249,33 @@ class StoredFile(NewVersion):
         return field_of_answer(answer.get("CopyPartResult") or {}, "ETag", self._target)
 
     def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
-        from botocore.exceptions import ClientError, ParamValidationError
-
-        # The store compares and replaces in one step: no object of that name, or the one that was read.
-        condition: dict[str, object] = {}
-        if not self._overwrite:
-            condition = {"IfNoneMatch": "*"}
-        elif self._inside and self._source.location.path == self._target.path:
-            condition = {"IfMatch": self._source.etag}
         finished = {**upload, "MultipartUpload": {"Parts": done}}
         try:
-            try:
-                answer = client.complete_multipart_upload(**finished, **condition)
-            except (ClientError, ParamValidationError) as error:
-                code = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
-                if not condition or code not in _UNKNOWN_CONDITION:
-                    raise
-                # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
-                answer = client.complete_multipart_upload(**finished)
+            answer = _on_condition(partial(client.complete_multipart_upload, **finished), self._condition)
             field_of_answer(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
         except Exception as error:
             # The answer may have got lost, and what was asked for again is refused then: it is done already.
-            if not self._is_there(client, upload, done, error):
+            if not self._is_there(client, upload, etag_of([str(part["ETag"]) for part in done]), error):
                 raise
 
-    def _is_there(self, client: Any, upload: dict[str, str], done: list[dict[str, object]], error: Exception) -> bool:
-        """Whether the target is the assembled object, by its ETag. Raises StorageError where that is unknown."""
+    def _is_there(
+        self, client: Any, at: dict[str, str], etag: str | None, error: Exception, body: IO[bytes] | None = None
+    ) -> bool:
+        """Whether the target is the new object, by its ETag. Raises StorageError where that is unknown.
+
+        body  its bytes, which decide where the store gives an ETag that is no sum of them
+        """
         from botocore.exceptions import ClientError
 
-        wanted = etag_of([str(part["ETag"]) for part in done])
+        where = {"Bucket": at["Bucket"], "Key": at["Key"]}
         try:
-            there = client.head_object(Bucket=upload["Bucket"], Key=upload["Key"])
-            return wanted is not None and there.get("ETag", "").strip('"') == wanted
+            there = client.head_object(**where)
+            found = there.get("ETag", "").strip('"')
+            if etag is not None and found == etag:
+                return True
+            if body is None or there.get("ContentLength") != self.at or there.get("ETag") == self._source.etag:
+                return False
+            return bool(client.get_object(**where)["Body"].read() == body.read())
         except ClientError as missing:
             if missing.response.get("Error", {}).get("Code") in ("404", "NoSuchKey", "NotFound"):
                 return False
@@ -235,29 +284,53 @@ class StoredFile(NewVersion):
         more = "; it may be the old one or the new one, whole: the store does not answer"
         raise self._error_of(error, more) from error
 
-    def _kept(self, client: Any) -> dict[str, Any]:
-        """The old object's metadata and tags, for the new one. Raises StorageError."""
+    def _kept(self, client: Any, last_check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """The old object's metadata and tags, for the new one. Raises StorageError.
+
+        last_check  is done meanwhile
+        The tags are always asked for. HEAD tells how many there are only to those who may read them: a role without
+        that right would lose them, and nobody would hear of it.
+        """
         from botocore.exceptions import ClientError
 
         bucket, _, key = self._source.location.path.partition("/")
-        head = client.head_object(Bucket=bucket, Key=key)
+
+        def tags_of() -> list[dict[str, str]] | ClientError:
+            try:
+                return list(client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", []))
+            except ClientError as error:
+                return error
+
+        questions: list[Callable[[], Any]] = [partial(client.head_object, Bucket=bucket, Key=key), tags_of, last_check]
+        head, tags, _ = side_by_side(lambda ask: ask(), questions)
         if head.get("ETag") != self._source.etag:
             raise ConflictError(self._source.path, CHANGED)
         kept = {name: head[name] for name in _KEPT if head.get(name)}
-        try:
-            tags = client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", [])
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
+        if isinstance(tags, ClientError):
+            code = tags.response.get("Error", {}).get("Code", "")
             if code not in {"NotImplemented", "MethodNotAllowed", "501", "405"} and not self._force:
                 forced = parameter("force", True) + " to lose them"
                 reason = f"its tags cannot be read ({code}), and so not be kept; give " + forced
-                raise StorageError(self._source.path, reason) from error
+                raise StorageError(self._source.path, reason) from tags
             tags = []
         if tags:
             from urllib.parse import urlencode
 
             kept["Tagging"] = urlencode([(tag["Key"], tag["Value"]) for tag in tags])
         return kept
+
+
+def _on_condition(send: Callable[..., dict[str, Any]], condition: dict[str, object]) -> dict[str, Any]:
+    """Send a request on a condition; without it to a store, or by a boto3, that knows no such condition."""
+    from botocore.exceptions import ClientError, ParamValidationError
+
+    try:
+        return send(**condition)
+    except (ClientError, ParamValidationError) as error:
+        code = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
+        if not condition or code not in _UNKNOWN_CONDITION:
+            raise
+        return send()  # the last check has looked a moment ago
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -326,15 +399,61 @@ def can_speak_for(filesystem: Any) -> bool:
     return not s3_options(filesystem).get("role_arn")
 
 
+class _Clients:
+    """The clients of calls that are under way, by id of their file system, with the file system that keeps its id."""
+
+    def __init__(self) -> None:
+        self.lock, self.calls = threading.Lock(), 0
+        self.made: dict[int, tuple[Any, Any]] = {}
+
+
+_clients = _Clients()
+
+
+def _forget_clients() -> None:
+    global _clients
+    _clients = _Clients()  # in a forked child: the parent goes on using the connections, and may have had the lock
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_clients)
+
+
+@contextmanager
+def one_client() -> Iterator[None]:
+    """While this is open a file system has one client, as for all files of a call: making one takes 0.2 s of work."""
+    clients = _clients
+    with clients.lock:
+        clients.calls += 1
+    try:
+        yield
+    finally:
+        with clients.lock:
+            clients.calls -= 1
+            if not clients.calls:
+                clients.made.clear()
+
+
 def client_of(filesystem: Any) -> Any:
-    """Make boto3's client for a pyarrow S3FileSystem: the same endpoint, region and credentials."""
+    """boto3's client for a pyarrow S3FileSystem: the same endpoint, region and credentials."""
+    clients = _clients
+    with clients.lock:  # boto3's sessions are not made for several threads
+        if (had := clients.made.get(id(filesystem))) is not None:
+            return had[1]
+        client = _new_client(filesystem)
+        if clients.calls:
+            clients.made[id(filesystem)] = filesystem, client
+        return client
+
+
+def _new_client(filesystem: Any) -> Any:
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
 
     o = s3_options(filesystem)
     endpoint = s3_endpoint(o)
-    settings: dict[str, Any] = {"max_pool_connections": 16}
+    settings: dict[str, Any] = {"max_pool_connections": limits().concurrency}
     if endpoint is not None and not o.get("force_virtual_addressing"):
         settings["s3"] = {"addressing_style": "path"}
     for ours, theirs in (("connect_timeout", "connect_timeout"), ("read_timeout", "request_timeout")):

@@ -7,6 +7,7 @@ leave at once.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, RequestError
 from parquet_bloom.filters.asking import count_read, headers_of
 from parquet_bloom.filters.locate import filter_ranges_of, header_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
@@ -25,12 +26,13 @@ from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.outline import NONE, Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of, limits, statistics_of
-from parquet_bloom.format.values import described, key_for, operand, same_kind, same_type
+from parquet_bloom.format.values import described, key_for, operand, same_kind, same_type, type_of
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.bind import misfit_error
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.search.evidence import Pairs, partition_value
+from parquet_bloom.search.search import FileResult, Search, leaf_of
 from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]
@@ -295,3 +297,46 @@ def _ask_whole_by_ranges(source: OpenFile, asked: _FilterBatch) -> Integers:
                 admitted = contains_hashes(from_bytes(data[len(header) :]), own)
                 hits[i] = np.count_nonzero(admitted) if asked.count else admitted.any()
     return hits
+
+
+# --- keys of each file ----------------------------------------------------------------------------
+
+
+class KeyHits:
+    """Many keys of one column, asked of each file while a search has it open: with what that has read already.
+
+    column  a name as people write it
+    count   say how many keys a filter admits
+    Gives what hits_of gives, or the error of this file.
+    """
+
+    def __init__(self, search: Search, column: str, values: Any, count: bool) -> None:
+        self._search, self._column, self._values, self._count = search, column, as_many(values), count
+        self._known: dict[Any, Keys] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, opened: OpenFile, file: FileResult) -> list[int | None] | ParquetBloomError:
+        """How many keys each row group may hold."""
+        try:
+            return self._hits(opened, file)
+        except ParquetBloomError as error:
+            return error
+
+    def _hits(self, opened: OpenFile, file: FileResult) -> list[int | None]:
+        search, outline = self._search, file.outline
+        assert outline is not None
+        leaf, first = leaf_of(file, self._column, search.first_leaves, search.keys)
+        if leaf is None:
+            absent = search.log.absent(first, outline.n_row_groups, file.file)
+            return hits_by_statistics(absent, outline, first, keys_of_file(self._values, first, first))
+        if leaf.index < 0:
+            leaf = first = folder_key(leaf, self._values)
+            return partition_hits(leaf, file.file.partitions, outline, self._keys(leaf, first))
+        return hits_of(opened, outline, leaf, self._keys(leaf, first), search.options.use_filters, self._count)
+
+    def _keys(self, leaf: Leaf, first: Leaf) -> Keys:
+        kind = type_of(leaf)
+        with self._lock:  # once, and not by every thread
+            if kind not in self._known:
+                self._known[kind] = keys_of_file(self._values, leaf, first)
+            return self._known[kind]

@@ -62,15 +62,19 @@ def fragment(
     partition: pc.Expression | None,
     groups: Sequence[int],
     form: ds.ParquetFileFormat | None = None,
+    size: int | None = None,
 ) -> Any:
     """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
 
     path  of the file, or a file of pyarrow's that is open
     at    where it lies: files of one call may be on several file systems, as a table's rows in memory are
     form  how the file is read; None: as file_format has it
+    size  of the file, which spares another storage a request
     """
     filesystem = (at.filesystem or _LOCAL) if isinstance(path, str) else None
-    return (form or file_format()).make_fragment(path, filesystem, partition, row_groups=_ranked(groups))
+    known = size if filesystem is at.filesystem and filesystem is not None else None
+    made = (form or file_format()).make_fragment
+    return made(path, filesystem, partition, row_groups=_ranked(groups), file_size=known)
 
 
 def with_groups(fragment: Any, groups: Sequence[int]) -> Any:

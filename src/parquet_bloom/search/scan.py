@@ -8,7 +8,7 @@ The rows and their order are those that pyarrow gives for the same files; only t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -33,11 +33,12 @@ from parquet_bloom.search.check import (
     sizes_of,
     verdicts_of,
 )
+from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups, sure_groups, undecided_groups
-from parquet_bloom.search.source_rows import FilePart, FileRows, SourceRows, TableRows
+from parquet_bloom.search.source_rows import FileRows, SourceRows, TableRows
 from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
@@ -146,8 +147,9 @@ class Scan:
         found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
-        own = FileRows(found.files, self.keys, self.filesystem)
-        self._rows: SourceRows = TableRows(found.snapshot) if found.has_log else own
+        opened = self._search.opened
+        own = FileRows(found.files, self.keys, self.filesystem, opened)
+        self._rows: SourceRows = TableRows(found.snapshot, opened) if found.has_log else own
 
     def __repr__(self) -> str:
         """One line: the files, and the remaining row groups once they are known; this opens no file."""
@@ -185,6 +187,15 @@ class Scan:
                 raise one[1]
             files.append(one)
         return files
+
+    def visit(self, ask: Callable[[OpenFile, FileResult], Any]) -> None:
+        """Have something more read of each file while the search has it open: its value is FileResult.visited."""
+        self._search.visit = ask
+
+    @property
+    def search(self) -> Search:
+        """The search over these files."""
+        return self._search
 
     def require(self, columns: Sequence[str] | None = None, leaf: str | None = None) -> None:
         """Search the files. Raises UnknownColumnError, once the first is read, for a name that it lacks.
@@ -289,7 +300,9 @@ class Scan:
     def to_table(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named, one or a list (None: all)."""
         columns = column_names(columns, "columns")
-        if self.progress is not None or not isinstance(self._rows, FileRows):
+        self._search.reads_rows = True
+        remote = any(not file.is_local for file in self._search.files)
+        if remote or self.progress is not None or not isinstance(self._rows, FileRows):
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
         rows = self._row_filter()
@@ -306,6 +319,7 @@ class Scan:
     ) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
         columns = column_names(columns, "columns")
+        self._search.reads_rows = True
         schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():
@@ -321,6 +335,7 @@ class Scan:
 
         The files are looked at when this is called: names that mean nothing are an error before the first row.
         """
+        self._search.reads_rows = True
         parts = self._open()
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -331,6 +346,7 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match; row groups that match whole are not read."""
+        self._search.reads_rows = True
         whole = sum(self._living(file) for file in self.files)
         some = [(file, groups) for file in self.files if (groups := undecided_groups(file))]
         if not some:
@@ -402,4 +418,4 @@ class Scan:
         return None if columns is None or by is None else list(dict.fromkeys([*columns, *by]))
 
     def _reading(self) -> ChangeGuard:
-        return ChangeGuard([file for file, _ in self._open()])
+        return ChangeGuard([file for file, _ in self._open()], self._search.opened)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
@@ -26,15 +26,21 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.remote import in_order
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
-_REMOTE_FILES = 16  # of a remote store, that are searched side by side
+_KEPT_BYTES = 128 << 20  # of files that stay open until their rows are read
 
 
 @dataclass(slots=True)
 class FileResult:
-    """One file and what is known of its row groups; or, without a decision, why it was not opened."""
+    """One file and what is known of its row groups; or, without a decision, why it was not opened.
+
+    visited        what Search.visit gave
+    in_one_answer  all of the file came with one answer of its storage, and is still there: what is read of it later
+                   is of that same version
+    """
 
     file: DataFile
     size: int = 0
@@ -45,6 +51,8 @@ class FileResult:
     bytes_read: int = 0
     version_token: object = None
     excluded: Exclusion | None = None
+    visited: Any = None
+    in_one_answer: bool = False
 
 
 def open_groups(file: FileResult) -> list[int]:
@@ -105,6 +113,10 @@ class Search:
 
     log            of these files, where it was asked before
     columns, leaf  names beside the predicate's that the first file must have, see hold_names
+    visit          more that is read of each file while it is open; its value is FileResult.visited
+    reads_rows     files on other storages in which rows may match stay open, with what was read of them, as far as
+                   _KEPT_BYTES go; the first file does in any case, for its schema
+    opened         these files, by id(DataFile)
     """
 
     def __init__(self, found: ResolvedSource, predicate: Any, options: Options, log: Log | None = None) -> None:
@@ -123,6 +135,10 @@ class Search:
         else:
             self.keys = partition_keys(data_file.partitions for data_file in self.files)
         self._bound: tuple[Any, Bound, int] | None = None
+        self.visit: Callable[[OpenFile, FileResult], Any] | None = None
+        self.reads_rows = False
+        self.opened: dict[int, OpenFile] = {}
+        self._spare_bytes = _KEPT_BYTES
 
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
@@ -130,15 +146,15 @@ class Search:
         Of a table by its schema, before any file is opened.
         """
         # Without a table's schema the first file that can be read gives it. So files are searched one by one until
-        # there is one, and local files always; `rest` is one iterator, so that the pool goes on behind it.
+        # there is one, and local files always. The first file of another storage begins those that are searched side by
+        # side.
         self.ask_log()
-        rest = iter(self.files)
-        for data_file in rest:
-            yield self._try(data_file)
-            if not data_file.is_local and self._first is not None:
-                break  # the names in the others are compared with its schema
-        with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
-            yield from pool.map(self._try, rest)
+        here = 0
+        while here < len(self.files) and (self.files[here].is_local or self._first is None):
+            yield self._try(self.files[here])
+            here += 1
+        for result in in_order(self._try, islice(self.files, here, None)):
+            yield result()
 
     def ask_log(self) -> None:
         """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""
@@ -168,28 +184,61 @@ class Search:
                 return FileResult(data_file, excluded=BY_FOLDER)
         if (excluded := self.log.exclusion(data_file)) is not None:
             return FileResult(data_file, excluded=excluded)
-        with OpenFile(data_file) as source:
-            cache = self.options.cache
-            outline = cache.outline(source) if cache is not None else source.outline()
-            if (note := self.found.see(source.path, outline)) is not None:
-                logger.warning(note)
-            outline = self.log.outline(outline, data_file)
-            self._note(outline, data_file)
-            question = self._question(outline.leaves, data_file)
-            decision = decide(source, outline, question)
-            searched = FileResult(
-                data_file,
-                source.size,
-                outline,
-                decision,
-                question.bound,
-                source.requests,
-                source.bytes_read,
-                source.version_token,
-            )
+        source = OpenFile(data_file)
+        try:
+            searched = self._search_open(source, data_file)
+        except BaseException:
+            source.close()
+            raise
+        if not data_file.is_local and self._keeps(source, searched):
+            self.opened[id(data_file)] = source
+        else:
+            source.close()
+        return searched
+
+    def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
+        cache = self.options.cache
+        outline = cache.outline(source) if cache is not None else source.outline()
+        if (note := self.found.see(source.path, outline)) is not None:
+            logger.warning(note)
+        outline = self.log.outline(outline, data_file)
+        self._note(outline, data_file)
+        question = self._question(outline.leaves, data_file)
+        decision = decide(source, outline, question)
+        searched = FileResult(
+            data_file,
+            source.size,
+            outline,
+            decision,
+            question.bound,
+            source.requests,
+            source.bytes_read,
+            source.version_token,
+        )
+        if self.visit is not None:
+            searched.visited = self.visit(source, searched)
         if decision.damaged:
             warn_of_damage(str(data_file), decision.damaged)
         return searched
+
+    def _keeps(self, source: OpenFile, searched: FileResult) -> bool:
+        if not source.stays_open or not (data_file := searched.file).stored:
+            return False
+        if data_file is not self.files[0]:
+            if not self.reads_rows or not open_groups(searched):
+                return False
+            self._spare_bytes -= source.bytes_kept
+            if self._spare_bytes < 0:
+                return False
+        searched.in_one_answer = self.reads_rows and source.is_whole_in_memory and data_file.pins is None
+        return True
+
+    @property
+    def first_leaves(self) -> Sequence[Leaf]:
+        """The columns that names are held against, once the first file is searched: its own, or the table's."""
+        if self.log.has_log:
+            return self.log.leaves
+        return () if self._first is None else self._first.leaves
 
     def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
         bound, literal = self._bind(leaves, data_file)

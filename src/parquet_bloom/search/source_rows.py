@@ -9,9 +9,11 @@ deleted: 7, 150, 205          the 7th and the 105th row that are read go
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from functools import cached_property, partial
+from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, errors_of
 from parquet_bloom.search.layouts import (
     file_format,
     for_scanner,
@@ -43,8 +46,7 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.workers import chain_results
 
-FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
-_FILES, _REMOTE_FILES, _BATCHES = 2, 4, 2  # that are read side by side, and batches of each that wait
+_FILES, _REMOTE_FILES, _BATCHES = 2, 16, 2  # that are read side by side, and batches of each that wait
 
 
 class SourceRows(Protocol):
@@ -87,8 +89,15 @@ class FileRows:
     keys  the columns of folders' names
     """
 
-    def __init__(self, files: Sequence[DataFile], keys: tuple[Leaf, ...], filesystem: Any) -> None:
-        self._files, self._keys = files, keys
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        keys: tuple[Leaf, ...],
+        filesystem: Any,
+        opened: Mapping[int, OpenFile] = MappingProxyType({}),
+    ) -> None:
+        """opened: files that a search has kept open, by id(DataFile)."""
+        self._files, self._keys, self._opened = files, keys, opened
         self.filesystem = filesystem or pyarrow.fs.LocalFileSystem()
 
     @cached_property
@@ -96,7 +105,8 @@ class FileRows:
         """As SourceRows has it: the first file's as pyarrow has it, then the folders' keys."""
         found = self._files[0]
         try:
-            with OpenFile(found) as source:
+            kept = self._opened.get(id(found))
+            with OpenFile(found) if kept is None else nullcontext(kept) as source:
                 source.outline()  # what is wrong with the file is said by us, not by pyarrow
                 with source.arrow_file() as file:
                     schema = pq.read_schema(file)
@@ -113,10 +123,15 @@ class FileRows:
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """As SourceRows has it."""
-        if parts:
-            options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
-            wanted = for_scanner(None if names is None else list(names), self.schema)
-            yield from self.dataset(parts).scanner(columns=wanted, **options).to_batches()
+        options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
+        wanted = for_scanner(None if names is None else list(names), self.schema)
+        top = None if names is None else {path_of(name, self.schema)[0] for name in names}
+        with closing(Fetcher(self._opened).scans(parts, top)) as scans:
+            for some, files in scans:
+                fragments = [self.fragment(part, self.schema, file=file) for part, file in zip_longest(some, files)]
+                dataset = ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
+                with errors_of(files):
+                    yield from dataset.scanner(columns=wanted, **options).to_batches()
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """All of them: nothing is deleted."""
@@ -134,19 +149,24 @@ class FileRows:
         """The values of folders' keys."""
         return partition_expression(self._keys, file.file.partitions)
 
-    def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
-        """As SourceRows has it."""
-        file, groups = part
-        assert file.outline is not None
-        form = format_for(file.outline, schema, of_table=False, filtered=filtered)
-        return fragment(for_arrow(file), file.file, self.constants(file), groups, form)
+    def fragment(
+        self, part: FilePart, schema: pa.Schema, filtered: bool = False, file: FetchedFile | None = None
+    ) -> ds.ParquetFileFragment:
+        """As SourceRows has it; file: where its bytes are in memory."""
+        searched, groups = part
+        assert searched.outline is not None
+        form = format_for(searched.outline, schema, of_table=False, filtered=filtered)
+        path = for_arrow(searched) if file is None else arrow_file(file)
+        return fragment(path, searched.file, self.constants(searched), groups, form, searched.size)
 
 
 class TableRows:
     """Rows of a table's files."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, opened: Mapping[int, OpenFile] = MappingProxyType({})) -> None:
+        """opened: files that a search has kept open, by id(DataFile)."""
         self._names = TableNames(snapshot)
+        self._fetcher = Fetcher(opened)
         self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
         self.schema = schema_of(snapshot.fields)
 
@@ -190,12 +210,15 @@ class TableRows:
             expression = one if expression is None else expression & one
         return expression
 
-    def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
-        """As SourceRows has it."""
+    def fragment(
+        self, part: FilePart, schema: pa.Schema, filtered: bool = False, fetched: FetchedFile | None = None
+    ) -> ds.ParquetFileFragment:
+        """As SourceRows has it; fetched: where its bytes are in memory."""
         file, groups = part
         assert file.outline is not None
         form = format_for(file.outline, schema, of_table=True, filtered=filtered)
-        return fragment(for_arrow(file), file.file, self.constants(file) if filtered else None, groups, form)
+        path = for_arrow(file) if fetched is None else arrow_file(fetched)
+        return fragment(path, file.file, self.constants(file) if filtered else None, groups, form, file.size)
 
     def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
         """Files one after the other; the next ones are read ahead."""
@@ -209,10 +232,18 @@ class TableRows:
     # --- one file ---------------------------------------------------------------------------------
 
     def _file(self, part: FilePart, names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
-        file, groups = part
-        view = self._view(file)
+        view = self._view(part[0])
         stored = view.stored_names(names)
-        one = self.fragment(part, self.schema)
+        for _, files in self._fetcher.scans([part], set(stored)):
+            with errors_of(files):
+                yield from self._scanned(part, next(iter(files), None), view, names, n)
+
+    def _scanned(
+        self, part: FilePart, fetched: FetchedFile | None, view: FileView, names: list[str], n: int
+    ) -> Generator[pa.RecordBatch, None, None]:
+        file, groups = part
+        stored = view.stored_names(names)
+        one = self.fragment(part, self.schema, fetched=fetched)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(
             schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1

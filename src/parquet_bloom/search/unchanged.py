@@ -123,27 +123,40 @@ PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for name
 
 
 class ChangeGuard:
-    """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
+    """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading.
 
-    def __init__(self, files: Sequence[FileResult]) -> None:
-        self._files = files
+    A file that came whole with one answer is not looked at again: verdict and rows are of the same bytes.
+
+    opened  files that a search kept open for the reading that ends here, by id(DataFile): they go
+    """
+
+    def __init__(self, files: Sequence[FileResult], opened: dict[int, OpenFile] | None = None) -> None:
+        self._files, self._opened = files, opened
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is not None and not issubclass(kind, PYARROW_ERRORS):
+        if kind is not None and not issubclass(kind, (*PYARROW_ERRORS, StorageError, DamagedFileError)):
             return
         # After an error any change of a file may be its reason. Without one, a file that only got a tail was read
         # right.
         fits = _is_same if kind is not None else _fits_still
-        for file, same in zip(self._files, side_by_side(fits, self._files), strict=True):
+        files = [file for file in self._files if not file.in_one_answer]
+        self._forget()
+        for file, same in zip(files, side_by_side(fits, files), strict=True):
             if not same:
                 reason = "was changed by another program while it was read; read it again"
                 raise FileChangedError(file.file, reason) from error
         if isinstance(error, PYARROW_ERRORS):
             where = str(self._files[0].file) if len(self._files) == 1 else "one of the files"
             raise read_error(where, error) from error
+
+    def _forget(self) -> None:
+        if self._opened is not None:
+            self._opened.clear()
+        for file in self._files:
+            file.in_one_answer = False
 
 
 def _is_same(file: FileResult) -> bool:

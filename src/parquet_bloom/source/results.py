@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -41,14 +42,17 @@ def map_files(
     single: bool,
     failed: Iterable[FailedFile] = (),
     meter: Meter | None = None,
-    ahead: bool = False,
+    ahead: int = 0,
+    names_first: bool = False,
 ) -> Results[R]:
     """Work on every file; one bad file among many does not stop the others.
 
     work    raises RequestError for what was asked of a file before it changes anything
     failed  names that gave no file at all
     meter   is told of every file
-    ahead   work on some files at once, for files on another storage; `work` then tells no meter of parts
+    ahead   so many files are worked on at a time, for files on another storage; 0: one after the other, in this thread
+    names_first  files are worked on alone until one has the columns that were named: where work changes files, a wrong
+            name must change none
 
     Raises what `work` raises where one file was named alone, and UnknownColumnError where the first file that
     can be opened lacks a column: a wrong name is a mistake of the whole call.
@@ -56,8 +60,18 @@ def map_files(
     results: Results[R] = Results(failed)
     meter = meter or Meter(None)
     names_known = False  # some file has the columns that were named
-    done = in_order(work, files) if ahead else (partial(work, file) for file in files)
-    for file, result in zip(files, done, strict=True):
+    rest = iter(files)
+
+    def done() -> Iterator[Callable[[], R]]:
+        while not (ahead and (names_known or not names_first)):
+            for file in islice(rest, 1):
+                yield partial(work, file)
+                break
+            else:
+                return
+        yield from in_order(work, rest, ahead, settle=names_first)
+
+    for file, result in zip(files, done(), strict=True):
         meter.start()
         try:
             results.append(result())

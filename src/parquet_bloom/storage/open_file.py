@@ -257,6 +257,21 @@ class OpenFile:
         """Whether the file is longer by now than what is read of it, as one is whose append was cut short."""
         return self.fd is not None and os.fstat(self.fd).st_size > self.size
 
+    @property
+    def stays_open(self) -> bool:
+        """Whether it costs the storage nothing that this file is open: each read is a request of its own."""
+        return self._file.stays
+
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of the file that are in memory."""
+        return sum(len(data) for kept in (self._tail, self._held) for _, data in kept)
+
+    @property
+    def is_whole_in_memory(self) -> bool:
+        """Whether one answer of the storage brought all of the file, and no read needs another."""
+        return any(offset == 0 and len(data) == self.size for offset, data in self._tail)
+
     def check_unchanged(self) -> None:
         """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
         if self._store.version(self.location) != self._file.version():

@@ -9,6 +9,7 @@ as any other error would.
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class Meter:
         self._paths: list[str] = []
         self._ends: list[int] | None = None  # bytes of the files up to each one
         self._done = 0
+        self._thread = threading.get_ident()
         if callback is not None:
             self._paths = [str(file) for file in files]
             local = [file for file in files if isinstance(file, Location) and file.is_local]
@@ -79,8 +81,9 @@ class Meter:
         self._report(self._done, 0, 0)
 
     def part(self, done: int, parts: int) -> None:
-        """So many filters or row groups of the current file are done."""
-        self._report(self._done, done, parts)
+        """So many filters or row groups of the current file are done; of files side by side nobody is told of parts."""
+        if threading.get_ident() == self._thread:
+            self._report(self._done, done, parts)
 
     def finish(self) -> None:
         """The current file is finished, or has failed."""

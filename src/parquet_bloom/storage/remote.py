@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.limits import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_THREADS = 16  # requests on their way at a time, for the whole process
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,13 @@ class Handle(Protocol):
 
     fd      the descriptor of a local file, else None
     pinned  whether `version` tells one version of the file from the next
+    stays   whether many may be open: no connection or descriptor belongs to it
     """
 
     size: int
     fd: int | None
     pinned: bool
+    stays: bool
 
     def read(self, offset: int, length: int) -> bytes:
         """Fewer bytes only where the file ends."""
@@ -92,7 +94,7 @@ class Beginning:
 
     def __init__(self, file: Handle, read: Callable[[int, int], bytes], size: int) -> None:
         self._file, self.read, self.size = file, read, size
-        self.fd, self.pinned = file.fd, file.pinned
+        self.fd, self.pinned, self.stays = file.fd, file.pinned, False
 
     def version(self) -> object:
         """That of the whole file."""
@@ -150,6 +152,7 @@ class _ArrowFile:
 
     def __init__(self, filesystem: Any, path: str, pin: bool) -> None:
         self._has_etag = getattr(filesystem, "type_name", "") == "s3"
+        self.stays = getattr(filesystem, "type_name", "") in ("s3", "abfs")
         self._info = filesystem.get_file_info(path) if pin and not self._has_etag else None
         self.pinned = self._has_etag or self._info is not None
         self._file = filesystem.open_input_file(path)
@@ -183,7 +186,7 @@ class _ArrowFile:
 
 class _FsspecFile:
     fd: int | None = None
-    pinned = True
+    pinned = stays = True
 
     def __init__(self, filesystem: Any, path: str) -> None:
         info = filesystem.info(path)
@@ -248,22 +251,43 @@ def _header(metadata: dict[Any, Any], name: str) -> str | None:
 
 
 # --- requests side by side ------------------------------------------------------------------------
+#
+# Two pools of the process: one works on files, the other sends requests for one file.
+#
+#    in_order      a file each      \  limits().concurrency threads each. A file's thread may wait for requests;
+#    side_by_side  a request each   /  a request's thread waits for nothing, so neither can wait for itself
 
-_pool: ThreadPoolExecutor | None = None
-_own = threading.local()  # whether a thread is one of the pool's
+_pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}  # kind -> threads, pool
+_own = threading.local()  # the kind of the pool that a thread is of
 
 
-def _forget_pool() -> None:
-    global _pool
-    _pool = None  # its threads stayed behind in the parent process
+def _forget_pools() -> None:
+    _pools.clear()  # their threads stayed behind in the parent process
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_forget_pools)
 
 
-def _mark() -> None:
-    _own.thread = True
+def _mark(kind: str) -> None:
+    _own.kind = kind
+
+
+def _submit(kind: str, work: Callable[..., R], *arguments: Any) -> Future[R]:
+    threads = limits().concurrency
+    had = _pools.get(kind)
+    if had is None or had[0] != threads:
+        had = _pools[kind] = threads, ThreadPoolExecutor(threads, f"parquet-bloom-{kind}", _mark, (kind,))
+    return had[1].submit(work, *arguments)
+
+
+def _done_here(work: Callable[..., R], *arguments: Any) -> Future[R]:
+    future: Future[R] = Future()
+    try:
+        future.set_result(work(*arguments))
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
@@ -271,17 +295,9 @@ def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
 
     A call from one of the pool's own threads runs inline: waiting there for the same pool could deadlock.
     """
-    global _pool
-    if getattr(_own, "thread", False):
-        future: Future[R] = Future()
-        try:
-            future.set_result(work(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-    if _pool is None:
-        _pool = ThreadPoolExecutor(_THREADS, "parquet-bloom-remote", _mark)
-    return _pool.submit(work, *arguments)
+    if getattr(_own, "kind", None) == "remote":
+        return _done_here(work, *arguments)
+    return _submit("remote", work, *arguments)
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -295,18 +311,30 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         wait([future for future in futures if not future.cancel()])
 
 
-AHEAD = 32  # items of `in_order` that are worked on, or wait for a thread
+def in_order(
+    work: Callable[[T], R], items: Iterable[T], most: int | None = None, settle: bool = False
+) -> Iterator[Callable[[], R]]:
+    """For each item, in order, what gives its result or raises its error; the next items are worked on meanwhile.
 
-
-def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[Callable[[], R]]:
-    """For each item, in order, what gives its result or raises its error; AHEAD of them are begun ahead."""
+    work    on one file; may itself send requests side by side
+    most    items that are worked on, or whose results wait; limits().concurrency unless given. So many results are in
+            memory, however many items there are
+    settle  whoever leaves early waits for what has begun, as for new versions of files; what only reads is left alone,
+            so that Control-C need not wait for a store
+    """
+    if getattr(_own, "kind", None) is not None:  # in a thread of a pool: waiting for one here could deadlock
+        yield from (partial(work, item) for item in items)
+        return
+    ahead = limits().concurrency if most is None else min(most, limits().concurrency)
     begun: deque[Future[R]] = deque()
     rest = iter(items)
     try:
         while True:
-            begun.extend(submit(work, item) for item in islice(rest, AHEAD - len(begun)))
+            begun.extend(_submit("files", work, item) for item in islice(rest, ahead - len(begun)))
             if not begun:
                 return
             yield begun.popleft().result
     finally:
-        wait([future for future in begun if not future.cancel()])
+        running = [future for future in begun if not future.cancel()]
+        if settle:
+            wait(running)

@@ -244,6 +244,7 @@ class LocalStore(Store):
 
 class _LocalFile:
     pinned = True
+    stays = False
 
     def __init__(self, at: Location) -> None:
         # A pipe would make us wait for its other end.

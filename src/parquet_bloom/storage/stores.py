@@ -13,11 +13,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.limits import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Handle, Location, arrow_filesystem, fsspec_of, open_remote, storage_error
 from parquet_bloom.storage.store import GLOB, Kind, LocalStore, Seen, Store, is_data
@@ -301,7 +303,8 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
         query += f"{'&' if query else ''}retry_limit_seconds={_GOOGLE_SECONDS}"
     uri = f"{scheme}://{authority}/" + (f"?{query}" if query else "")
     try:
-        filesystem, base = fs.FileSystem.from_uri(uri)
+        with _connections():
+            filesystem, base = fs.FileSystem.from_uri(uri)
         return RemoteStore(filesystem, base.rstrip("/") + "/", shown, True)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem type" not in str(error):
@@ -319,6 +322,26 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
         reason = without_secret(first_line(error))
         raise RequestError(f"{shown}: {reason}") from None
     return RemoteStore(arrow_filesystem(made), base.rstrip("/") + "/", shown)
+
+
+@contextmanager
+def _connections() -> Iterator[None]:
+    """Let pyarrow make a file system with a connection for each request that we have on its way at a time.
+
+    S3FileSystem takes their number, 25 at least, from the number of threads that pyarrow has for reading when it is
+    made (S3FileSystem::Impl::Init of Arrow 26). The threads themselves are not started for that.
+    """
+    import pyarrow as pa
+
+    threads = pa.io_thread_count()
+    if threads >= limits().concurrency:
+        yield
+        return
+    pa.set_io_thread_count(limits().concurrency)
+    try:
+        yield
+    finally:
+        pa.set_io_thread_count(threads)
 
 
 def store_on(filesystem: Any, base: str = "", root: str = "", quoted: bool = False) -> Store:

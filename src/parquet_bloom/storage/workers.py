@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -129,6 +129,48 @@ class Workers:
         waiting = [*self._pending, *([self._copying] if self._copying is not None else [])]
         self._pending, self._copying = deque(), None
         wait([future for future in waiting if not future.cancel()])
+
+
+class WorkerSets:
+    """Workers for several files at a time: each file that is worked on takes a set, which serves the next one later.
+
+    Of one file after the other there is one set.
+    """
+
+    def __init__(self, threads: int) -> None:
+        """Start the first set. Raises MemoryError where there is no memory for that."""
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._all = [Workers(threads)]
+        self._idle: queue.SimpleQueue[Workers] = queue.SimpleQueue()
+        self._idle.put(self._all[0])
+
+    def __enter__(self) -> WorkerSets:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for workers in self._all:
+            workers.__exit__(*error)
+
+    @contextmanager
+    def taken(self) -> Iterator[Workers]:
+        """A set that nobody else has meanwhile."""
+        workers = self._take()
+        try:
+            yield workers
+        finally:
+            self._idle.put(workers)
+
+    def _take(self) -> Workers:
+        with suppress(queue.Empty):
+            return self._idle.get_nowait()
+        try:
+            workers = Workers(min(self._threads, max(2, self._threads // 8)))
+        except MemoryError:
+            return self._idle.get()  # when another file is done
+        with self._lock:
+            self._all.append(workers)
+        return workers
 
 
 _LOOK_S = 0.05  # seconds between a producer's checks whether its results are still wanted

@@ -36,11 +36,12 @@ from parquet_bloom.format.walked import elements_to
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import INDEX, partition_value
+from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.search import FileResult, open_groups
-from parquet_bloom.search.source_rows import FilePart, FileRows
+from parquet_bloom.search.source_rows import FileRows
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
@@ -306,6 +307,8 @@ class IndexedScan(Scan):
     def _searched(self) -> list[FileResult]:
         files = super()._searched()
         opened = [file for file in files if file.decision is not None]
+        for file in opened:
+            file.in_one_answer = False  # pages are read by other requests
         covers = [cover_of(path) for path in find_indexes(self._indexes)]
         logged = self._search.found.snapshot.logged  # of which an index would know the files' own values
         covers = [cover for cover in covers if cover.path[0] not in logged]

@@ -1,0 +1,242 @@
+"""Many small objects of an S3 API that takes its time: requests, how many are in flight, seconds.
+
+    python benchmarks/store.py                  200 objects, 30 ms a request
+    python benchmarks/store.py 1000 0.03        1,000 of them
+    python benchmarks/store.py --serve ...      the server alone, which this program starts for itself
+
+The server sleeps before each answer and counts. It compares If-Match and If-None-Match of a PUT, and knows no
+multipart uploads: objects are small. It checks no signature. Numbers of requests are exact; seconds are of one run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+from xml.sax.saxutils import escape
+
+BUCKET, ROWS, GROUPS = "bucket", 2000, 10
+
+# --- the store ------------------------------------------------------------------------------------
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Store:
+    """Objects of one bucket in memory, and what was asked of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        self.seconds = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.now = self.most = 0
+
+    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
+        path, _, query = target.partition("?")
+        asked = parse_qs(query, keep_blank_values=True)
+        _, _, key = unquote(path).lstrip("/").partition("/")
+        kind = "LIST" if method == "GET" and not key else "TAGS" if "tagging" in asked else method
+        self.kinds[kind] += 1
+        if kind == "LIST":
+            return self._list(asked)
+        if kind == "PUT":
+            return self._put(key, headers, body)
+        if key not in self.objects:
+            return _error(404, "NoSuchKey", method)
+        if kind == "TAGS":
+            return 200, {}, b"<Tagging><TagSet></TagSet></Tagging>"
+        if method not in ("HEAD", "GET"):
+            return _error(405, "MethodNotAllowed", method)
+        return self._read(method, key, headers)
+
+    def _read(self, method: str, key: str, headers: dict[str, str]) -> Answer:
+        data = self.objects[key]
+        told = {"ETag": _etag(data), "Last-Modified": formatdate(1e9, usegmt=True), "Content-Length": str(len(data))}
+        if method == "HEAD":
+            return 200, told, b""
+        first, _, last = headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")
+        part = data[int(first) : int(last) + 1 if last else None]
+        told |= {"Content-Length": str(len(part)), "Content-Range": f"bytes {first}-{last}/{len(data)}"}
+        return 206 if "range" in headers else 200, told, part
+
+    def _put(self, key: str, headers: dict[str, str], body: bytes) -> Answer:
+        there = self.objects.get(key)
+        wanted = headers.get("if-match")
+        if (wanted and (there is None or wanted != _etag(there))) or ("if-none-match" in headers and there is not None):
+            return _error(412, "PreconditionFailed", "PUT")
+        self.objects[key] = body
+        return 200, {"ETag": _etag(body)}, b""
+
+    def _list(self, asked: dict[str, list[str]]) -> Answer:
+        names, prefix = sorted(self.objects), asked.get("prefix", [""])[0]
+        most = min(1000, int(asked.get("max-keys", ["1000"])[0]))
+        after = asked.get("continuation-token", asked.get("start-after", [""]))[0]
+        start = max(bisect_left(names, prefix), bisect_right(names, after) if after else 0)
+        found = [name for name in names[start:] if name.startswith(prefix)]
+        if asked.get("delimiter"):
+            deeper = sorted(
+                {prefix + name.removeprefix(prefix).split("/")[0] for name in found if "/" in name[len(prefix) :]}
+            )
+            found = [name for name in found if "/" not in name[len(prefix) :]]
+            folders = "".join(f"<CommonPrefixes><Prefix>{escape(d)}/</Prefix></CommonPrefixes>" for d in deeper)
+        else:
+            folders = ""
+        page, more = found[:most], len(found) > most
+        items = "".join(
+            f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>{escape(_etag(self.objects[name]))}</ETag><Size>{len(self.objects[name])}</Size></Contents>"
+            for name in page
+        )
+        rest = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        text = (
+            f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>{BUCKET}</Name>'
+            f"<KeyCount>{len(page)}</KeyCount><IsTruncated>{str(more).lower()}</IsTruncated>{rest}{items}{folders}"
+            "</ListBucketResult>"
+        )
+        return 200, {"Content-Type": "application/xml"}, text.encode()
+
+
+def _etag(data: bytes) -> str:
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+
+
+def _error(status: int, code: str, method: str) -> Answer:
+    text = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
+    return status, {"Content-Type": "application/xml"}, b"" if method == "HEAD" else text
+
+
+async def connection(store: Store, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the requests of one client, one after the other."""
+    try:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            line, *rest = head.decode("latin1").split("\r\n")
+            method, target, _ = line.split(" ", 2)
+            headers = {k.lower(): v.strip() for k, _, v in (one.partition(":") for one in rest if one)}
+            if "100-continue" in headers.get("expect", ""):
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            if target.startswith("/__counts"):
+                status, told, data = 200, {}, json.dumps({"kinds": store.kinds, "most": store.most}).encode()
+                store.reset()
+                store.seconds = float(target.partition("=")[2])
+            else:
+                store.now += 1
+                store.most = max(store.most, store.now)
+                await asyncio.sleep(store.seconds)
+                store.now -= 1
+                status, told, data = store.answer(method, target, headers, body)
+            told.setdefault("Content-Length", str(len(data)))
+            lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+            writer.write(f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode() + data)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def serve(folder: Path) -> None:
+    store = Store(folder)
+    server = await asyncio.start_server(lambda r, w: connection(store, r, w), "127.0.0.1", 0, backlog=1000)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+# --- the calls ------------------------------------------------------------------------------------
+
+
+def write_files(folder: Path, n: int) -> list[int]:
+    """n files with filters in data/, 20 without in plain/; returns ids of some of the first."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import parquet_bloom
+
+    rng = np.random.default_rng(1)
+    some: list[int] = []
+    for number in range(n + 20):
+        name = f"data/{number:05}.parquet" if number < n else f"plain/{number:05}.parquet"
+        (folder / name).parent.mkdir(exist_ok=True)
+        ids = rng.integers(0, 2**62, ROWS)
+        table = pa.table({"id": ids, "v": rng.random(ROWS)})
+        pq.write_table(table, folder / name, row_group_size=ROWS // GROUPS, use_dictionary=False, compression="none")
+        if number < n:
+            parquet_bloom.add_filters(folder / name, in_place=True, columns=["id"], sync=False)
+            some += ids[:2].tolist() if number % (n // 5) == 0 else []
+    return [*some, *rng.integers(0, 2**62, 100 - len(some)).tolist()]
+
+
+def calls(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
+    import parquet_bloom as pb
+
+    def at(name: str) -> str:
+        return f"s3://k:s@{BUCKET}/{name}?scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{port}"
+
+    many, one, plain = at("data"), at("data/00000.parquet"), at("plain")
+    listed = f"id IN ({', '.join(map(str, ids))})"
+    return {
+        "check": lambda: pb.check(many, f"id = {ids[0]}"),
+        "prune": lambda: pb.prune(many, f"id = {ids[0]}"),
+        "prune(values=), 100 keys": lambda: pb.prune(many, column="id", values=ids),
+        "count, IN of 100": lambda: pb.count(many, listed),
+        "read_table, IN of 100": lambda: pb.read_table(many, listed),
+        "count, half of all rows": lambda: pb.count(many, "v > 0.5"),
+        "read_table of one object": lambda: pb.read_table(one, f"id = {ids[0]}"),
+        "inspect": lambda: pb.inspect(many),
+        "verify": lambda: pb.verify(many),
+        "add, dry run, 20 objects": lambda: pb.add_filters(plain, columns=["id"], in_place=True, dry_run=True),
+        "add in place, 20 objects": lambda: pb.add_filters(plain, columns=["id"], in_place=True),
+        "remove, 20 objects": lambda: pb.remove_filters(plain, in_place=True),
+    }
+
+
+def main() -> None:
+    numbers = [float(word) for word in sys.argv[1:]]
+    n, seconds = int(numbers[0]) if numbers else 200, numbers[1] if len(numbers) > 1 else 0.03
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        ids = write_files(folder, n)
+        server = subprocess.Popen([sys.executable, __file__, "--serve", made], stdout=subprocess.PIPE, text=True)
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+
+            def counts() -> Any:
+                return json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/__counts?seconds={seconds}"))
+
+            counts()
+            print(
+                f"{n} objects of {len((folder / 'data/00000.parquet').read_bytes()) // 1000} kB, {1000 * seconds:g} ms"
+            )
+            print(f"{'':26}{'requests':>9}{'most':>6}{'seconds':>9}{'of work':>9}")
+            for name, call in calls(port, ids).items():
+                clock, work = time.perf_counter(), time.process_time()
+                call()
+                clock, work = time.perf_counter() - clock, time.process_time() - work
+                told = counts()
+                kinds = " ".join(f"{kind} {count}" for kind, count in sorted(told["kinds"].items()))
+                total = sum(told["kinds"].values())
+                print(f"{name:26}{total:9,}{told['most']:6}{clock:9.2f}{work:9.2f}  {kinds}", flush=True)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        asyncio.run(serve(Path(sys.argv[2])))
+    else:
+        main()
