@@ -374,5 +374,12 @@ def log_of(snapshot: Snapshot) -> Log:
     return TableLog(snapshot) if snapshot.has_log else NoLog()
 
 
+def logged_rows(file: DataFile) -> int | None:
+    """How many rows of a file live, by its log alone; None where that is not exact: unknown rows, or unread deletes."""
+    rows = file.rows
+    deleted = 0 if file.deletes is None else file.deletes.rows
+    return None if rows is None or deleted is None or not 0 <= deleted <= rows else rows - deleted
+
+
 def _has_default(field: Field) -> bool:
     return field.default is not None or any(map(_has_default, field.children))

@@ -10,9 +10,9 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.format.outline import Outline
@@ -26,6 +26,9 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
+
+if TYPE_CHECKING:
+    from parquet_bloom.source.snapshot import TableFile
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
@@ -123,6 +126,11 @@ class Search:
         else:
             self.keys = partition_keys(data_file.partitions for data_file in self.files)
         self._bound: tuple[Any, Bound, int] | None = None
+
+    def of(self, files: Sequence[DataFile]) -> Search:
+        """The same over some of a table's files."""
+        snapshot = replace(self.found.snapshot, files=cast("list[TableFile]", list(files)))
+        return Search(replace(self.found, snapshot=snapshot), self.predicate, self.options)
 
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.

@@ -294,8 +294,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def rows_of(add: Add) -> int | None:
     """How many rows a file stores, deleted ones too; None: not known."""
-    # As most writers begin; large tables have many files.
-    first = _ROWS.match(add.stats) if isinstance(add.stats, str) else None
+    # As most writers begin; large tables have many files. A key that is there twice counts where it is last.
+    text = add.stats
+    first = _ROWS.match(text) if isinstance(text, str) and text.count("numRecords") == 1 else None
     return int(first[1]) if first is not None else _count(_statistics(add).get("numRecords"))
 
 
