@@ -31,8 +31,8 @@ from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, Table, TableFile
 from parquet_bloom.tables.delta import commit
 from parquet_bloom.tables.delta import table as delta
+from parquet_bloom.tables.delta.actions import _is_deep
 from parquet_bloom.tables.delta.commit import reencoded_paths
-from parquet_bloom.tables.delta.log import _is_deep
 
 WAYS = ("new-path", "same-path")
 

@@ -143,8 +143,13 @@ class Search:
             yield self._try(data_file)
             if not data_file.is_local and self._first is not None:
                 break  # its schema is what names of the others are held against
+        waiting = list(rest)
+        opened = [data_file for data_file in waiting if self.log.exclusion(data_file) is None]
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
-            yield from pool.map(self._try, rest)
+            found = pool.map(self._try, opened)
+            for data_file in waiting:
+                excluded = self.log.exclusion(data_file)
+                yield next(found) if excluded is None else FileResult(data_file, excluded=excluded)
 
     def ask_log(self) -> None:
         """Ask the log, if it was not asked before. Raises RequestError for what does not fit its schema."""

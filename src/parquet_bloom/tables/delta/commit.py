@@ -39,7 +39,8 @@ from parquet_bloom.source.snapshot import Change
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.tables.delta.log import Actions, Add, LogFiles, TableFolder, read_commits, read_file
+from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
+from parquet_bloom.tables.delta.log import LogFiles, TableFolder, read_file
 
 _ATTEMPTS = 20
 _REASON = re.compile(r"([A-Z][\w ]*\(os error \d+\))")

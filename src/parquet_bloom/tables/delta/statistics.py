@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
-from parquet_bloom.tables.delta.log import Add
+from parquet_bloom.tables.delta.actions import Add
 
 # --- schema ---------------------------------------------------------------------------------------
 #
@@ -308,11 +308,14 @@ def _statistics(add: Add) -> Mapping[str, Any]:
     return add.parsed if isinstance(add.parsed, Mapping) else {}
 
 
+_DECODER = json.JSONDecoder(parse_float=Decimal)  # made once: that takes longer than most texts
+
+
 # A file is asked for several leaves in a row; all files' statistics at once would be much memory.
 @lru_cache(maxsize=16)
 def _decoded(text: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(text, parse_float=Decimal)
+        told = _DECODER.decode(text)
     except (ValueError, RecursionError, ArithmeticError):
         return {}
     return told if isinstance(told, dict) else {}
