@@ -321,6 +321,9 @@ _EMPTY = [
 ]
 
 
+_WORDS = re.compile(r"[A-Za-z0-9]+")
+
+
 def reencoded_paths(library: Any, paths: Sequence[str]) -> set[str]:
     """Those of the paths of add actions that come back otherwise, or that deltalake does not take.
 
@@ -329,9 +332,12 @@ def reencoded_paths(library: Any, paths: Sequence[str]) -> set[str]:
     """
     if not paths:
         return set()
+    shapes = {path: path if "%" in path else _WORDS.sub("x", path) for path in paths}
+    tried = {shape: path for path, shape in shapes.items()}  # one of each shape: encoding is character by character
     try:
         with _temporary() as folder:
-            return _reencoded(library, paths, folder)
+            changed = _reencoded(library, list(tried.values()), folder)
+            return {path for path, shape in shapes.items() if tried[shape] in changed}
     except OSError as error:
         raise StorageError(tempfile.gettempdir(), f"no table to try paths in: {first_line(error)}") from error
 
