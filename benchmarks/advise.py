@@ -2,10 +2,10 @@
 
     python benchmarks/advise.py [--seeds 3] [--rows 300000] [--kinds zipf]
 
-For each kind of column (tests/column_kinds.py) and seed: whether the true shares lie in the intervals of present and
-of absent values, how wide these are, whether the bytes that filters take lie in theirs (at the rate that is advised,
-and by --fpp auto), and whether `advise` and `add` choose the column that gains. Then the processor time of advise on
-ten files of so many rows and ten columns.
+For each kind of column (tests/support/column_kinds.py) and seed: whether the true shares lie in the intervals of
+present and of absent values, how wide these are, whether the bytes that filters take lie in theirs (at the rate that
+is advised, and by --fpp auto), and whether `advise` and `add` choose the column that gains. Then the processor time
+of advise on ten files of so many rows and ten columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import parquet_bloom
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from column_kinds import KINDS, made, truth_of, write
+from support.column_kinds import KINDS, made, truth_of, write
 
 
 def filters_take(folder: Path, fpp: object) -> int:

@@ -47,7 +47,7 @@ def bucket(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, for tests of a module that has browsers.needs_chromium."""
-    from browsers import started  # playwright, which the tests of other Pythons do without
+    from support.chromium import started  # playwright, which the tests of other Pythons do without
 
     with started() as running:
         yield running

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, corpus_files, others_files
-from samples import digest, leftovers, same_rows
+from support.corpus import corpus_file, corpus_files, others_files
+from support.samples import digest, leftovers, same_rows
 
 import parquet_bloom
 from parquet_bloom.errors import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from samples import REPOSITORY
+from support.samples import REPOSITORY
 
 from parquet_bloom import extras
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import REPOSITORY
 from support.commands import command
+from support.samples import REPOSITORY
 
 from parquet_bloom._version import __version__
 

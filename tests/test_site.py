@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from sites import build, copy_pages
+from support.docs_site import build, copy_pages
 
 pytest.importorskip("zensical", reason="zensical is not installed (pip install zensical)")
 pytestmark = pytest.mark.more

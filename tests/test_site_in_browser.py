@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import needs_chromium
-from sites import build, copy_pages
+from support.chromium import needs_chromium
+from support.docs_site import build, copy_pages
 
 pytest.importorskip("zensical", reason="zensical is not installed (pip install zensical)")
 pytestmark = [pytest.mark.more, needs_chromium]

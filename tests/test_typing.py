@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import parquet_bloom
 from parquet_bloom import lance, spark
 
 PROGRAM = Path(__file__).with_name("typing_program.py")
+PROGRAMS = ("program.py", "wrong.py")
 SOURCE = Path(parquet_bloom.__file__).parents[1]
 WRONG = {
     "read_table(path, ": "read_table(path, range_value=5, ",
@@ -31,41 +31,36 @@ WRONG = {
 }
 
 
-def mypy(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(folder / "mypy.ini"), str(program)]
+def mypy(folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file", "mypy.ini", *PROGRAMS]
     # pyarrow and pyspark have no types of their own, or ones that need what is not installed; as users set it.
     settings = f"[mypy]\nmypy_path = {SOURCE}\n[mypy-pyarrow.*,pyspark.*]\nignore_missing_imports = True\n"
     (folder / "mypy.ini").write_text(settings)
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
 
 
-def pyright(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def pyright(folder: Path) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("pyright", reason="pyright is not installed")
     (folder / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{SOURCE}"], "typeCheckingMode": "standard"}}')
-    words = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(program)]
+    words = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *PROGRAMS]
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy --strict", "pyright"])
-def test_a_program_passes(checker, tmp_path: Path) -> None:
-    done = checker(shutil.copy(PROGRAM, tmp_path / "program.py"), tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.more
-@pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy --strict", "pyright"])
-def test_a_wrong_program_does_not(checker, tmp_path: Path) -> None:
-    """Each mistake is told at its own line; without that, the test above could pass over untyped functions."""
+def test_a_program_passes_and_a_wrong_one_does_not(checker, tmp_path: Path) -> None:
+    """Each mistake is reported at its own line; without that, the right program could pass over untyped functions."""
     text = PROGRAM.read_text()
+    (tmp_path / "program.py").write_text(text)
     for right, wrong in WRONG.items():
         assert right in text
         text = text.replace(right, wrong, 1)
-    (tmp_path / "program.py").write_text(text)
-    done = checker(tmp_path / "program.py", tmp_path)
-    told = {int(n) for n in re.findall(r"program\.py:(\d+)[:\d]*:? (?:-? ?)error", done.stdout)}
+    (tmp_path / "wrong.py").write_text(text)
+    done = checker(tmp_path)
+    found = re.findall(r"(program|wrong)\.py:(\d+)[:\d]*:? (?:-? ?)error", done.stdout)
+    assert not [line for name, line in found if name == "program"], done.stdout + done.stderr
     lines = [n for n, line in enumerate(text.splitlines(), 1) if any(wrong in line for wrong in WRONG.values())]
-    assert set(lines) <= told, done.stdout
+    assert set(lines) <= {int(n) for name, n in found if name == "wrong"}, done.stdout
 
 
 def test_every_public_function_is_in_the_program() -> None:

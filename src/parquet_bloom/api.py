@@ -1,4 +1,4 @@
-"""`Source`: what one works on as a value, with the functions of this package as its methods.
+"""`Source`: files or a table as a value, with the functions of this package as its methods.
 
     events = parquet_bloom.Source("s3://lake/events/", cache=parquet_bloom.FooterCache())
     events.check("trace_id = '4bf92f35'")        one listing, or one version of a table, for all questions
@@ -37,7 +37,7 @@ Columns = str | Sequence[str] | None
 
 
 class SourceOptions(ReadOptions, FilesystemOption, total=False):
-    """What a Source has, and its methods do not take."""
+    """Options that a Source has, and its methods do not take."""
 
 
 class Source(Pinned):
@@ -81,7 +81,7 @@ class Source(Pinned):
     # --- rows -------------------------------------------------------------------------------------
 
     def check(self, predicate: Any, **options: Unpack[AskOptions]) -> Verdicts:
-        """Which row groups can match: parquet_bloom.check."""
+        """Check which row groups can match: parquet_bloom.check."""
         from parquet_bloom.search.check import check
 
         return check(self._self, predicate, **self._asking(options))
@@ -150,7 +150,7 @@ class Source(Pinned):
         assert_filters: Columns = None,
         progress: ProgressCallback | None = None,
     ) -> InspectReport:
-        """What filters there are: parquet_bloom.inspect."""
+        """Describe the filters: parquet_bloom.inspect."""
         from parquet_bloom.filters.inspect import inspect
 
         return inspect(
@@ -188,7 +188,7 @@ class Source(Pinned):
         assert_filters: Columns = None,
         progress: ProgressCallback | None = None,
     ) -> StatusReport:
-        """Which columns lack filters, or have lost them: parquet_bloom.status."""
+        """Report the columns that lack filters, or have lost them: parquet_bloom.status."""
         from parquet_bloom.filters.status import status
 
         return status(
@@ -206,7 +206,7 @@ class Source(Pinned):
         engine: str | None = None,
         progress: ProgressCallback | None = None,
     ) -> Advice:
-        """Which columns gain by filters: parquet_bloom.advise."""
+        """Advise the columns that gain by filters: parquet_bloom.advise."""
         from parquet_bloom.advice.advise import advise
 
         return advise(self._self, queries=queries, engine=engine, progress=progress)
@@ -224,7 +224,7 @@ class Source(Pinned):
         progress: ProgressCallback | None = None,
         **options: Unpack[AddOptions],
     ) -> AddReport:
-        """Add filters: parquet_bloom.add_filters. Of a table its latest version is changed; then this looks again."""
+        """Add filters: parquet_bloom.add_filters. The latest version of a table is changed; then `refresh`."""
         from parquet_bloom.change import add_filters
 
         self._refuse_source_options(options)

@@ -108,5 +108,5 @@ def remove_filters(
 def _source_to_change(
     source: PathLike | Sequence[PathLike], options: AddOptions | RemoveOptions, written: Writing
 ) -> CallSource:
-    access = TableAccess.asked(options, written.force)
+    access = TableAccess.from_options(options, written.force)
     return CallSource(source, options.get("filesystem"), options.get("raw_files", False), access)

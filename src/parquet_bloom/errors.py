@@ -72,7 +72,7 @@ def parameter(name: str, value: object = None) -> Message:
 
 
 def worded(text: str, named: Callable[[Parameter], str]) -> str:
-    """A text with its parameters named in another way; nothing else in it is touched, whatever it looks like."""
+    """A text with its parameters named by `name`; the rest of the text stays."""
     return "".join(named(part) if isinstance(part, Parameter) else part for part in parts_of(text))
 
 
@@ -85,12 +85,12 @@ class ParquetBloomError(Exception):
 
     @property
     def message(self) -> str:
-        """What str() gives, where it advises a parameter as a `Message`."""
+        """The text of str(), as a `Message` if it advises a parameter."""
         return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says, for one line of ours: its first line, or else its name."""
+    """The first line of another library's error, or else its name."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -132,7 +132,7 @@ class EncryptedFileError(FileError):
 
 
 class LayoutError(FileError):
-    """A sound file whose bytes must not be moved, or not in the way that was asked for."""
+    """A sound file whose bytes must not be moved, or not to the wanted places."""
 
 
 class StorageError(FileError):
@@ -148,7 +148,7 @@ class UnknownCommitError(FileError):
 
 
 class FileChangedError(StorageError):
-    """A file is no longer the one that was searched; what was found out about it must be asked again."""
+    """A file is no longer the one that was searched."""
 
 
 class StaleIndexError(FileError):
@@ -156,18 +156,18 @@ class StaleIndexError(FileError):
 
 
 class TableFormatError(FileError):
-    """It belongs to an Iceberg, Delta or Hudi table, whose log tells which rows live and how large files are."""
+    """The file belongs to an Iceberg, Delta or Hudi table, whose log names live rows and file sizes."""
 
 
 # --- the request's doing ----------------------------------------------------------------------
 
 
 class RequestError(ParquetBloomError, ValueError):
-    """What was asked for makes no sense, whatever the file holds."""
+    """The request makes no sense, whatever the file holds."""
 
 
 class UnknownColumnError(RequestError):
-    """No column, or more than one, has the name that was asked for."""
+    """No column, or more than one, has the wanted name."""
 
 
 class RefusedTypeError(RequestError):
@@ -187,7 +187,7 @@ _SHOWN = 100  # characters of a line on either side of the mark
 
 
 class TextError(RequestError):
-    """A predicate's text could not be understood; the message shows the line with the spot marked.
+    """A predicate's text could not be understood; the message shows the line with the position marked.
 
     text    the whole text
     column  where it stopped making sense, characters from the start

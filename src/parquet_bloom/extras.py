@@ -1,4 +1,4 @@
-"""What to type where a package is missing: each extra's packages by name, or the extra itself once it is on PyPI.
+"""The command that installs a missing package: each extra's packages by name, or the extra once it is on PyPI.
 
     to_install("delta")    pip install 'deltalake>=1.6.6'           ON_PYPI is False
                            pip install 'parquet-bloom[delta]'       ON_PYPI is True

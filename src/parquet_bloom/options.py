@@ -75,7 +75,7 @@ class BuildOptions(TypedDict, total=False):
 
 
 class EngineOption(TypedDict, total=False):
-    """Who will read the files.
+    """The engine that will read the files.
 
     engine      that will read the files, NAME or NAME@VERSION, as "duckdb" or "clickhouse@26.3" (see `engines`): the
                 report says which of the filters it does not use. A column over whose right filters that version
@@ -87,7 +87,7 @@ class EngineOption(TypedDict, total=False):
 
 
 class ReplaceOption(TypedDict, total=False):
-    """What becomes of filters that are there.
+    """The treatment of filters that are there.
 
     replace     old filters of the chosen columns go and are built again; otherwise they stay
     """
@@ -105,7 +105,7 @@ class SyncOption(TypedDict, total=False):
 
 
 class PlaceOptions(TypedDict, total=False):
-    """Where a new version of a file may go.
+    """The place of a file's new version.
 
     in_place    it takes the place of the old one
     overwrite   it takes the place of an output that exists
@@ -118,7 +118,7 @@ class PlaceOptions(TypedDict, total=False):
 
 
 class LocalOptions(TypedDict, total=False):
-    """What one process can do, and Spark cannot.
+    """Options of one process, which Spark does not have.
 
     read_back   read all of a new file from the disk, and compare, before it takes its place; local disks only
     append      with in_place, on a local disk: write behind the file itself, which no clone or copy replaces then. Of
@@ -138,7 +138,7 @@ class WriteOptions(SyncOption, PlaceOptions, LocalOptions, total=False):
 
 
 class TableOptions(TypedDict, total=False):
-    """What is said of a table beside its name.
+    """Options of a table beside its name.
 
     catalog_properties  of the catalog of an iceberg: or ducklake: table, beside those of its own configuration:
                 name -> value, as pyiceberg's configuration has them
@@ -150,7 +150,7 @@ class TableOptions(TypedDict, total=False):
 
 
 class ReadOptions(TableOptions, total=False):
-    """Which files of a table are read, and what is said of it beside its name.
+    """Options for reading a table or files.
 
     raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them, dead ones too; columns
                 have the names that the files give them. Where files are changed, with output alone
@@ -173,7 +173,7 @@ class CommitOptions(ReadOptions, total=False):
 
 
 class FilesystemOption(TypedDict, total=False):
-    """Where plain paths lie.
+    """The file system of plain paths.
 
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
     """
@@ -185,7 +185,7 @@ class FilesystemOption(TypedDict, total=False):
 
 
 class RequestOptions(BuildOptions, EngineOption, ReplaceOption, WriteOptions, total=False):
-    """What is said of filters and of the files that get them, for each file alike."""
+    """Options of filters and of the files that get them, for each file alike."""
 
 
 class AddOptions(RequestOptions, CommitOptions, FilesystemOption, total=False):

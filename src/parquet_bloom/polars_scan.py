@@ -1,4 +1,4 @@
-"""A door for Polars: a LazyFrame that asks filters before it reads.
+"""A door for Polars: a LazyFrame that queries filters before it reads.
 
     LazyFrame -> Polars pushes down predicate, columns, limit -> row groups by bounds and filters
                                                               -> their rows, which Polars' own expression filters
@@ -33,7 +33,7 @@ _NEEDS = "scan_polars needs Polars 2.0 or later (pip install 'polars>=2')"
 def scan_polars(
     source: Sources, filesystem: Any = None, *, index: Index = None, **options: Unpack[SearchOptions]
 ) -> pl.LazyFrame:
-    """Give a Polars LazyFrame over files whose filters are asked for what Polars pushes down.
+    """Give a Polars LazyFrame over files whose filters answer the predicates that Polars pushes down.
 
     source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them; or one table, as
                 read_table has it

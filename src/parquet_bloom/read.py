@@ -29,7 +29,7 @@ def scan_of(
     index: Index = None,
     **options: Unpack[SearchOptions],
 ) -> Scan:
-    """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
+    """The Scan behind every read function, or with `index` one that queries zone indexes too."""
     if index is None:
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
     from parquet_bloom.zones.scan import IndexedScan
@@ -124,7 +124,7 @@ def count(
     from_log: bool = True,
     **options: Unpack[SearchOptions],
 ) -> int:
-    """Count the rows that match; only row groups of which the footer and filters cannot tell are read.
+    """Count the rows that match; only row groups that footer and filters do not decide are read.
 
     from_log    without a predicate, a table's log tells how many rows its files have; files are opened where the log
                 has no exact count of rows or of deletes. False: each file is opened

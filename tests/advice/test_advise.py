@@ -8,14 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import column_kinds
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from column_kinds import Truth, truth_of
-from shares import more_then_slow
+from support import column_kinds
+from support.column_kinds import Truth, truth_of
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom import add_filters

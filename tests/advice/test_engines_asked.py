@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 import parquet_bloom
 from parquet_bloom.cli import run

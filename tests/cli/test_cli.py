@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_errors import error_lines
-from corpus import corpus_file
-from samples import FIXTURES, digest, leftovers, write_keys
-from support.commands import command
+from support.commands import command, error_lines
+from support.corpus import corpus_file
+from support.samples import FIXTURES, digest, leftovers, write_keys
 
 DEMO = FIXTURES / "pyarrow/trace_ids.parquet"
 

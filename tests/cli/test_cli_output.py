@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines, without_hints
-from samples import write_keys
-from support.commands import command
+from support.commands import command, error_lines, without_hints
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import cli

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from samples import write_keys
 from support.commands import command
+from support.samples import write_keys
 
 ASKED = [  # what is typed -> what stands there after a tab
     ("parquet-bloom adv", "parquet-bloom advise "),

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from object_store import ObjectStore, options_of
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 import parquet_bloom
 from parquet_bloom import errors
@@ -132,7 +132,7 @@ ADVICE = re.compile(
 # Others' texts, and ours of another place: nothing is known of them here.
 HANDED_ON = {
     "edit/changeable.py", "edit/plan.py", "edit/remove.py", "format/properties.py", "predicates/arrow.py",
-    "predicates/text.py", "search/search.py", "spark/listing.py", "spark/table_jobs.py", "spark/sessions.py",
+    "predicates/text.py", "search/search.py", "spark/listing.py", "spark/work.py", "spark/sessions.py",
     "spark/storages.py", "storage/paths.py", "storage/remote.py", "storage/stores.py", "output/atomic_file.py",
     "tables/ducklake/databases.py", "tables/iceberg/catalogs.py", "zones/build.py", "zones/match.py",
     "zones/sources.py",

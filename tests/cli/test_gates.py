@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import FIXTURES, keys_table, write_keys
+from support.samples import FIXTURES, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.cli import run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from samples import write_keys
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.cli import group, run

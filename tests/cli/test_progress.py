@@ -16,7 +16,7 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
-from samples import REPOSITORY, write_keys
+from support.samples import REPOSITORY, write_keys
 
 import parquet_bloom
 from parquet_bloom import Progress

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake import Schema as DeltaSchema
-from iceberg_log import Warehouse
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
+from support.iceberg_tables import Warehouse
 
 import parquet_bloom
 from parquet_bloom import cli

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from samples import write_keys
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import cli

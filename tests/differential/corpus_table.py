@@ -20,7 +20,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from corpus import corpus_file, corpus_files, fixture_files, others
+from support.corpus import corpus_file, corpus_files, fixture_files, others
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "corpus.md"
 COMMANDS = ("inspect", "verify", "check", "read", "add", "remove", "index")

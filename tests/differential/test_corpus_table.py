@@ -6,8 +6,8 @@ import csv
 from hashlib import sha256
 
 import pytest
-from corpus import FIXTURES, corpus_file, others
 from corpus_table import names, outcomes, told
+from support.corpus import FIXTURES, corpus_file, others
 
 pytestmark = [pytest.mark.differential, pytest.mark.timeout(3600)]
 EVERY = 20

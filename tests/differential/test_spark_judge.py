@@ -12,7 +12,7 @@ import pytest
 from lab_files import LabFile
 from lab_judges import cases, rows_of
 from lab_predicates import Part, sql, truths
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(7200)]
 FILES, EACH, AT_ONCE = 50, 40, 20

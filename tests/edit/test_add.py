@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import PYARROW, ROW_GROUPS, ROWS, digest, keys_table, leftovers, write_keys
+from support.samples import PYARROW, ROW_GROUPS, ROWS, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import LayoutError, RefusedTypeError, RequestError, UnknownColumnError

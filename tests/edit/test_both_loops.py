@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from both_loops import forced
+from support.both_loops import forced
 
 import parquet_bloom
 from parquet_bloom import Draft2015

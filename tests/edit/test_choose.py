@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import FIXTURES
+from support.samples import FIXTURES
 
 from parquet_bloom import AddedFile, add_filters, write_table
 from parquet_bloom.edit import choose

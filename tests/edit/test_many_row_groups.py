@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import digest
+from support.samples import digest
 
 import parquet_bloom
 from parquet_bloom.edit import writer

@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from delta_tables import random_table
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from samples import open_to_all
-from shares import more_then_slow
+from support.delta_tables import random_table
+from support.repeats import more_then_slow
+from support.samples import open_to_all
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
@@ -69,22 +69,6 @@ def unnamed(root: Path) -> set[str]:
     named = {os.path.realpath(uri) for v in range(DeltaTable(str(root)).version() + 1)
              for uri in DeltaTable(str(root), version=v).file_uris()}  # fmt: skip
     return {str(path) for path in root.rglob("*.parquet*") if "_delta_log" not in path.parts} - named
-
-
-@pytest.mark.parametrize("way", [None, pytest.param("new-path", marks=pytest.mark.more)])
-def test_rows_stay_and_filters_come(tmp_path: Path, way: Any) -> None:
-    rows = by_id(made(tmp_path))
-    report = pb.add_filters(f"delta:{tmp_path}", columns=["id"], commit=way)
-    assert [(c.version, c.files, c.same_path) for c in report.commits] == [("3", 3, 0)]
-    assert filtered(tmp_path) == [{"id"}] * 3
-    all_agree(tmp_path, rows)
-    assert len(by_deltalake(tmp_path, 1)) == 2 * N, "time travel"
-    assert pb.add_filters(f"delta:{tmp_path}", columns=["id"]).commits == []
-    removed = pb.remove_filters(f"delta:{tmp_path}")
-    assert [commit.version for commit in removed.commits] == ["4"]
-    all_agree(tmp_path, rows)
-    assert [by_deltalake(tmp_path, v) == rows for v in range(2, 5)] == [True] * 3
-    assert unnamed(tmp_path) == set()
 
 
 def test_the_history_says_what_the_commit_is(tmp_path: Path) -> None:
@@ -175,18 +159,6 @@ def test_streams_and_the_change_feed_see_no_row_twice(tmp_path: Path) -> None:
     assert told["parquet-bloom.operation"] == "add"
 
 
-def test_filters_are_used_by_a_check_of_the_table(tmp_path: Path) -> None:
-    made(tmp_path)
-    known = rows_of(1)["id"][7].as_py()
-    absent = next(i for i in range(known + 1, known + 99))
-    before = sum(not one.skipped for one in pb.check(f"delta:{tmp_path}", f"id = {absent}"))
-    pb.add_filters(f"delta:{tmp_path}", columns=["id"])
-    assert before == 3, "the log's bounds admit it"
-    assert sum(not one.skipped for one in pb.check(f"delta:{tmp_path}", f"id = {absent}")) == 0
-    found = pa.Table.from_batches(pb.read_batches(f"delta:{tmp_path}", f"id = {known}"))
-    assert found["id"].to_pylist() == [known]
-
-
 def test_a_table_that_cannot_have_new_files_is_refused_whole(tmp_path: Path) -> None:
     made(tmp_path)
     log = tmp_path / "_delta_log" / f"{3:020d}.json"
@@ -213,46 +185,23 @@ def meanwhile(action: Any) -> Any:
     return progress
 
 
-def append(root: Path) -> None:
-    write_deltalake(str(root), rows_of(9), mode="append", partition_by=["part"])
-
-
-def delete(root: Path) -> None:
-    DeltaTable(str(root)).delete("name = 'n7'")
-
-
-def compact(root: Path) -> None:
-    DeltaTable(str(root)).optimize.compact()
-
-
 def vacuum(root: Path) -> None:
     """Of the whole folder: it takes what was built so far."""
     DeltaTable(str(root)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
 
 
-def add_another(root: Path) -> None:
-    pb.add_filters(f"delta:{root}", columns=["name"])
-
-
 @pytest.mark.parametrize("way", ["new-path", pytest.param("same-path", marks=pytest.mark.more)])
-@pytest.mark.parametrize("action", [append, delete, compact, vacuum, add_another], ids=lambda one: one.__name__)
-def test_another_commit_meanwhile(tmp_path: Path, action: Any, way: Any) -> None:
-    made(tmp_path / "ours")
-    made(tmp_path / "alone")
-    action(tmp_path / "alone")
-    report = pb.add_filters(
-        f"delta:{tmp_path / 'ours'}", columns=["id"], commit=way, progress=meanwhile(lambda: action(tmp_path / "ours"))
-    )
-    all_agree(tmp_path / "ours", by_deltalake(tmp_path / "alone"))
-    if action is vacuum:  # without any retention it takes temporary files too, while they are written
-        assert {type(one.error) for one in report.failed} <= {StorageError, ConflictError}
-        pb.add_filters(f"delta:{tmp_path / 'ours'}", columns=["id"])
-        all_agree(tmp_path / "ours", by_deltalake(tmp_path / "alone"))
-    else:
-        assert report.failed == []
-    live = filtered(tmp_path / "ours")
-    assert sum("id" in columns for columns in live) >= len(live) - (action is append)
-    assert unnamed(tmp_path / "ours") == set(), "what was built for files that are gone is gone too"
+def test_a_vacuum_meanwhile_takes_no_row(tmp_path: Path, way: Any) -> None:
+    """Without any retention it takes temporary files too, while they are written. Others: test_table_contract.py."""
+    rows = by_id(made(tmp_path))
+    vacuuming = meanwhile(lambda: vacuum(tmp_path))
+    report = pb.add_filters(f"delta:{tmp_path}", columns=["id"], commit=way, progress=vacuuming)
+    all_agree(tmp_path, rows)
+    assert {type(one.error) for one in report.failed} <= {StorageError, ConflictError}
+    pb.add_filters(f"delta:{tmp_path}", columns=["id"])
+    all_agree(tmp_path, rows)
+    assert filtered(tmp_path) == [{"id"}] * 3
+    assert unnamed(tmp_path) == set(), "what was built for files that are gone is gone too"
 
 
 @pytest.mark.parametrize("seed", more_then_slow(range(12), 3))

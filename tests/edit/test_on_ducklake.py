@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ducklakes import NOTHING_INLINED, Lake, sorted_rows
+from support.ducklake_tables import NOTHING_INLINED, Lake, sorted_rows
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
-from parquet_bloom.errors import TableFormatError
 from parquet_bloom.tables.ducklake.table import open_ducklake
 
 ROWS = "SELECT (i * 7919) % 1000003 AS id, md5(i::VARCHAR) AS s FROM range({}, {}) r(i)"
@@ -85,32 +83,18 @@ def test_the_command_names_no_snapshot_that_it_did_not_make(lake: Lake, capsys: 
     assert re.search(r" committed to ducklake:\S*main\.t: 2 files$", said)
 
 
-def test_no_file_grows_on_its_path(lake: Lake) -> None:
-    lake.release()
-    with pytest.raises(TableFormatError, match="none of its files can be changed so: .*; leave out commit="):
-        pb.add_filters(f"ducklake:{lake.name()}", columns=["id"], commit="same-path")
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "DELETE FROM t WHERE id % 3 = 0",
-        pytest.param(f"INSERT INTO t {ROWS.format(6000, 7000)}", marks=pytest.mark.more),
-        pytest.param("TRUNCATE t", marks=pytest.mark.more),
-    ],
-)
-def test_another_commit_meanwhile(lake: Lake, sql: str, tmp_path: Path) -> None:
-    done: list[Any] = []
+def test_a_truncate_meanwhile_leaves_no_row(lake: Lake) -> None:
+    """Other commits meanwhile: test_table_contract.py."""
+    done: list[int] = []
 
     def progress(p: pb.Progress) -> None:
         if p.parts_done and not done:
-            lake.sql(sql)
-            done.append(rows(lake))
+            done.append(1)
+            lake.sql("TRUNCATE t")
             lake.release()
 
     lake.release()
     report = pb.add_filters(f"ducklake:{lake.name()}", columns=["id"], progress=progress)
+    assert done
     assert report.failed == []
-    assert rows(lake) == done[0]
-    assert ours(lake) == done[0]
-    assert all("id" in columns for columns in filtered(lake)) or "INSERT" in sql
+    assert rows(lake) == ours(lake) == []

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from iceberg_log import Warehouse, add_deletes, append, by_text, entries, position_deletes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType
+from support.iceberg_tables import Warehouse, add_deletes, append, by_text, entries, position_deletes
 
 import parquet_bloom as pb
 from parquet_bloom.errors import RequestError
@@ -80,38 +80,10 @@ def all_agree(warehouse: Warehouse, rows: list[str]) -> None:
     assert by_ours(warehouse) == rows
 
 
-def kept(warehouse: Warehouse, predicate: str) -> int:
-    """Row groups that can match."""
-    verdicts = pb.check(NAME, predicate, catalog_properties=warehouse.properties)
-    return sum(not one.skipped for one in verdicts)
-
-
 def filtered(warehouse: Warehouse) -> list[set[str]]:
     """The columns with filters of each live file, by its own names."""
     found = pb.inspect([file.path for file in warehouse.read().files], raw_files=True).files
     return [{one.column for one in file.filters} for file in found]
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("way", [None, "same-path", pytest.param("new-path", marks=pytest.mark.more)])
-def test_rows_stay_and_filters_come(warehouse: Warehouse, way: Any) -> None:
-    rows = by_text(made(warehouse))
-    old = warehouse.load().current_snapshot().snapshot_id
-    report = add(warehouse, columns=["id"], commit=way)
-    n = len(warehouse.read().files)
-    assert [(c.version, c.files, c.same_path) for c in report.commits] == [
-        (str(warehouse.load().current_snapshot().snapshot_id), n, n if way == "same-path" else 0)
-    ]
-    assert filtered(warehouse) == [{"id"}] * n
-    all_agree(warehouse, rows)
-    assert by_pyiceberg(warehouse, old) == rows, "time travel"
-    assert add(warehouse, columns=["id"], commit=way).commits == []
-    again = remove(warehouse, commit=way)
-    assert [commit.files for commit in again.commits] == [n]
-    all_agree(warehouse, rows)
-    for snapshot in warehouse.load().snapshots():
-        if snapshot.snapshot_id != old and snapshot.summary is not None and snapshot.summary["total-records"] == "800":
-            assert by_pyiceberg(warehouse, snapshot.snapshot_id) == rows
 
 
 def test_snapshots_that_expire_take_nothing_with_them(warehouse: Warehouse) -> None:
@@ -175,18 +147,6 @@ def test_the_tables_properties_are_wishes(warehouse: Warehouse) -> None:
     all_agree(warehouse, rows)
 
 
-def test_filters_are_used_by_a_check_of_the_table(warehouse: Warehouse) -> None:
-    made(warehouse)
-    known = rows_of(0)[7]["id"]
-    absent = known + 1
-    by_bounds = kept(warehouse, f"id = {absent}")
-    add(warehouse, columns=["id"])
-    assert by_bounds > 4 * kept(warehouse, f"id = {absent}"), "the log's bounds alone keep them"
-    assert kept(warehouse, f"id = {known}") == 1 + kept(warehouse, f"id = {absent}")
-    rows = pb.read_batches(NAME, f"id = {known}", catalog_properties=warehouse.properties)
-    assert [row["id"] for batch in rows for row in batch.to_pylist()] == [known]
-
-
 # --- others commit while filters are built --------------------------------------------------------
 
 
@@ -200,29 +160,6 @@ def meanwhile(action: Any) -> Any:
             action()
 
     return progress
-
-
-@pytest.mark.parametrize("way", [pytest.param("same-path", marks=pytest.mark.more), "new-path"])
-def test_an_append_meanwhile_stays(warehouse: Warehouse, way: Any) -> None:
-    rows = made(warehouse)
-    progress = meanwhile(lambda: append(warehouse.load(), rows_of(9)))
-    report = add(warehouse, columns=["id"], commit=way, progress=progress)
-    assert len(report.commits) == 1
-    all_agree(warehouse, by_text(rows + rows_of(9)))
-
-
-@pytest.mark.parametrize("way", [pytest.param("same-path", marks=pytest.mark.more), "new-path"])
-def test_a_delete_meanwhile_is_not_undone(warehouse: Warehouse, way: Any) -> None:
-    rows = made(warehouse, PartitionSpec())
-    gone = rows_of(0)
-
-    def delete() -> None:
-        warehouse.load().delete(f"id <= {max(r['id'] for r in gone)} and name != 'none'")
-
-    report = add(warehouse, columns=["id"], commit=way, progress=meanwhile(delete))
-    left = by_text([row for row in rows if row["id"] > max(r["id"] for r in gone)])
-    all_agree(warehouse, left)
-    assert report.failed == []
 
 
 def test_rows_that_are_deleted_meanwhile_change_the_way(warehouse: Warehouse) -> None:
@@ -239,18 +176,6 @@ def test_rows_that_are_deleted_meanwhile_change_the_way(warehouse: Warehouse) ->
     all_agree(warehouse, by_pyiceberg(warehouse))
     assert first.file_path in {entry.data_file.file_path for entry in entries(warehouse.load())}
     assert filtered(warehouse) == [{"id"}] * 2
-
-
-@pytest.mark.parametrize("theirs", [pytest.param("same-path", marks=pytest.mark.more), "new-path"])
-@pytest.mark.parametrize("way", ["same-path", pytest.param("new-path", marks=pytest.mark.more)])
-def test_a_second_add_meanwhile(warehouse: Warehouse, way: Any, theirs: Any) -> None:
-    rows = by_text(made(warehouse))
-    second = meanwhile(lambda: add(warehouse, columns=["name"], commit=theirs))
-    report = add(warehouse, columns=["id"], commit=way, progress=second)
-    assert report.failed == []
-    all_agree(warehouse, rows)
-    assert all(columns == {"id", "name"} for columns in filtered(warehouse))
-    all_agree(warehouse, rows)
 
 
 @pytest.mark.more

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters
@@ -109,25 +109,6 @@ def test_a_file_with_its_filters_is_left_alone(table):
     report = add(table)
     assert [commit.files for commit in report.commits] == [1]
     assert had < set(table.entries())
-
-
-def test_a_dry_run_says_how_and_writes_nothing(table):
-    before, version = table.files(), table.version
-    report = add(table, how=Committing("add", dry_run=True))
-    assert [(file.way, file.planned) for file in report.files] == [("new-path", {"id": 3})] * 3
-    assert report.commits == []
-    assert (table.files(), table.version) == (before, version)
-
-
-@pytest.mark.parametrize(("n", "commits"), [(1, [1, 1, 1]), (2, [2, 1]), (5, [3])])
-def test_commits_of_so_many_files(table, n, commits):
-    before, version = table.rows(), table.version
-    report = add(table, how=Committing("add", files=n))
-    assert [commit.files for commit in report.commits] == commits
-    assert table.version == version + len(commits)
-    same_rows(table, before)
-    for at in range(version, table.version + 1):
-        assert table.rows(at).num_rows == 3 * ROWS, "each commit is whole"
 
 
 def test_removing_gives_files_without_filters(table):
@@ -426,14 +407,6 @@ def once(what) -> object:
     return hook
 
 
-def test_an_append_meanwhile_stays(table):
-    before = table.rows()
-    table.before_commit = once(lambda t: t.append(rows(8)))
-    report = add(table)
-    assert len(report.commits) == 1
-    same_rows(table, pa.concat_tables([before, rows(8)]))
-
-
 def test_a_delete_meanwhile_is_not_undone(table):
     gone = next(iter(table.entries()))
     table.before_commit = once(lambda t: t.drop(gone))
@@ -443,31 +416,6 @@ def test_a_delete_meanwhile_is_not_undone(table):
     assert report.notes == [f"{table.folder / gone}: another commit removed it meanwhile"]
     assert len(table.files()) == 3 + 2, "what was built for it is gone"
     assert all(columns == {"id"} for columns in filters(table).values())
-
-
-def test_a_compaction_meanwhile_is_worked_on_instead(table):
-    before = table.rows()
-
-    def compact(t: PlainTable) -> None:
-        old = list(t.entries())
-        t.append(t.rows())
-        t.drop(*old)
-
-    table.before_commit = once(compact)
-    report = add(table)
-    assert [commit.files for commit in report.commits] == [1]
-    assert list(filters(table).values()) == [{"id"}]
-    same_rows(table, before)
-    assert table.rows().num_rows == 3 * ROWS, "no row is there twice"
-
-
-def test_a_second_add_meanwhile(table):
-    before = table.rows()
-    table.before_commit = once(add)
-    report = add(table, ["user"])
-    assert all(columns == {"id", "user"} for columns in filters(table).values())
-    assert len(report.commits) == 1
-    same_rows(table, before)
 
 
 def test_new_deletes_meanwhile_change_the_way(table):

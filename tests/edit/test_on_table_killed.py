@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.changeable import ChangeableTable
@@ -24,11 +24,11 @@ PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.changeable import TableToChange
+from parquet_bloom.edit.changeable import ChangeableTable
 
 folder, way, point = sys.argv[1:]
 table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
@@ -48,7 +48,7 @@ def put_and_die(entries):
     die()
 
 table.put = put_and_die
-add_to_source(TableToChange(table, Committing("add", way)), Request.checked(columns=["id"]), progress)
+add_to_source(ChangeableTable(table, Committing("add", way)), Request.checked(columns=["id"]), progress)
 """
 
 
@@ -57,11 +57,11 @@ TEARS = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.changeable import TableToChange
+from parquet_bloom.edit.changeable import ChangeableTable
 from parquet_bloom.output import append
 
 whole, calls = append.copy_range, []
@@ -72,7 +72,7 @@ def copy_range(*arguments):
 
 append.copy_range = copy_range
 table = PlainTable(Path(sys.argv[1]), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-add_to_source(TableToChange(table, Committing("add", "same-path", append=True)), Request.checked(columns=["id"]))
+add_to_source(ChangeableTable(table, Committing("add", "same-path", append=True)), Request.checked(columns=["id"]))
 """
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file
-from samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
+from support.corpus import corpus_file
+from support.samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
 
 import parquet_bloom
 from parquet_bloom.format import compact

@@ -10,11 +10,11 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
-import adversary
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, leftovers, write_keys
+from support import disguised_changes
+from support.samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.edit.plan import Request, Run
@@ -367,13 +367,13 @@ def test_for_tables_a_tail_goes_on_and_off_by_sizes(keys: Path) -> None:
 def test_a_body_that_got_other_values_stays_as_it_is(tmp_path: Path, append: bool) -> None:
     """Size, footer and tails do not tell that another program wrote into the body; what it wrote is not lost."""
     table = pa.table({"id": range(5000)})
-    old = adversary.written(table, write_statistics=False)
-    new = adversary.written(adversary.replaced(table, "id", 2500, -1), write_statistics=False)
-    assert adversary.looks_alike(old, new)
+    old = disguised_changes.written(table, write_statistics=False)
+    new = disguised_changes.written(disguised_changes.replaced(table, "id", 2500, -1), write_statistics=False)
+    assert disguised_changes.looks_alike(old, new)
     path = tmp_path / "a.parquet"
     path.write_bytes(old)
     add(path, "id", append=append)
-    adversary.in_place(path, new + path.read_bytes()[len(old) :])
+    disguised_changes.in_place(path, new + path.read_bytes()[len(old) :])
     remove(path, append=append)
     assert path.read_bytes() == new
     assert parquet_bloom.read_table(path, "id = -1").num_rows == 1

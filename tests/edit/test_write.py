@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import PYARROW, ROWS, digest, keys_table, leftovers
+from support.samples import PYARROW, ROWS, digest, keys_table, leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import RefusedTypeError, RequestError, StorageError, UnknownColumnError

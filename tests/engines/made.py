@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from corpus import FIXTURES, fixture_files
+from support.corpus import FIXTURES, fixture_files
 
 ROWS = (60, 60, 40)
 PLACEMENTS = ("footer", "chunk-start")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, footer_files
+from support.corpus import corpus_file, footer_files
 
 import parquet_bloom
 from engines.spelling import spelled

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shares import more_then_slow
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, RequestError, UnknownColumnError

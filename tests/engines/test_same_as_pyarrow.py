@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from samples import same_rows
+from support.samples import same_rows
 
 import parquet_bloom
 from engines import floats, made, ordered

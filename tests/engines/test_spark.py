@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 from engines import made
 from engines.asking import skipped_by_check

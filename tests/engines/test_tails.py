@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from samples import FIXTURES
+from support.samples import FIXTURES
 
 from engines import made
 from engines.asking import DataFusion, duckdb, polars_count, skipped_by_check

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 LINES = "LINES = 5_000_000\n"

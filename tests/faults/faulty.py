@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from command_errors import error_lines
-from samples import keys_table
+from support.commands import error_lines
+from support.samples import keys_table
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError

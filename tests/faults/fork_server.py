@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from samples import keys_table
+from support.samples import keys_table
 
 import parquet_bloom
 import parquet_bloom.lance

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import drafts
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support import draft_2015_files
 
 import parquet_bloom
 from parquet_bloom import FilterWarning, cli
@@ -208,7 +208,7 @@ def test_a_2015_filter_with_a_false_k(tmp_path: Path, column: str, k: int) -> No
             for pair in chunk.meta_data.key_value_metadata:
                 if pair.key == draft_2015.KEY:
                     longs, _, _ = draft_2015.decode_struct(base64.b64decode(pair.value))
-                    pair.value = base64.b64encode(drafts.struct(longs.view(np.int64).tolist(), k)).decode()
+                    pair.value = base64.b64encode(draft_2015_files.struct(longs.view(np.int64).tolist(), k)).decode()
 
     rewritten(path, lie)
     info = next(f for f in parquet_bloom.inspect(path).files[0].filters if f.column == column)

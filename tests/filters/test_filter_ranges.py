@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pytest
-from corpus import corpus_file, corpus_files, fixture_files
-from samples import ROW_GROUPS, keys_table, write_keys
+from support.corpus import corpus_file, corpus_files, fixture_files
+from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData

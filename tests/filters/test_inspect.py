@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, fixture_files
-from samples import FIXTURES, ROW_GROUPS, write_keys
+from support.corpus import corpus_file, fixture_files
+from support.samples import FIXTURES, ROW_GROUPS, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError

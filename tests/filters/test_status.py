@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from ducklakes import NOTHING_INLINED, Lake
-from iceberg_log import Warehouse, append
 from object_store import ObjectStore
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from samples import keys_table, write_keys
+from support.corpus import corpus_file
+from support.ducklake_tables import NOTHING_INLINED, Lake
+from support.iceberg_tables import Warehouse, append
+from support.samples import keys_table, write_keys
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run

@@ -6,13 +6,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import drafts
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, corpus_files, fixture_files
-from samples import ROWS, digest, keys_table, write_keys
+from support import draft_2015_files
+from support.corpus import corpus_file, corpus_files, fixture_files
+from support.samples import ROWS, digest, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FileError, FilterFormatError
@@ -23,7 +23,10 @@ from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.storage.open_file import OpenFile
 
 STYLES = [(spec, None) for spec in FORMATS] + [("statistics", "hive"), ("statistics", "guava")]
-FULL, EMPTY = drafts.struct([-1] * 3, 2), drafts.struct([0, 0, 1], 2)  # a draft that admits all, one that denies most
+FULL, EMPTY = (
+    draft_2015_files.struct([-1] * 3, 2),
+    draft_2015_files.struct([0, 0, 1], 2),
+)  # a draft that admits all, one that denies most
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def test_all_that_ask_a_filter_agree(keys: Path, tmp_path: Path, spec: str, fami
         filters, leaf = StoredFilters(source), source.footer().leaves[0]
         for group in range(3):
             (one,) = filters.of(group, leaf)
-            assert one == filters.asked(group, leaf), "the one there is, is the one that is asked"
+            assert one == filters.queried(group, leaf), "the one there is, is the one that is asked"
             stored = ids[group * ROWS : (group + 1) * ROWS]
             values = np.concatenate([stored, -np.arange(1, 200)]).astype(np.int64)
             admitted = [one.might_contain(struct.pack("<q", value)) for value in values.tolist()]
@@ -60,21 +63,21 @@ def test_all_that_ask_a_filter_agree(keys: Path, tmp_path: Path, spec: str, fami
         assert [filters.of(0, other) for other in source.footer().leaves[1:]] == [[]] * (
             len(source.footer().leaves) - 1
         )
-        assert filters.asked(0, source.footer().leaves[1]) is None
+        assert filters.queried(0, source.footer().leaves[1]) is None
 
 
 def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path: Path) -> None:
     """Two programs may have written one each. Readers ask one of them; inspect and verify tell of both."""
     ours, both = tmp_path / "ours.parquet", tmp_path / "both.parquet"
     parquet_bloom.add_filters(keys, ours, columns=["id"], sync=False)
-    drafts.with_drafts(ours, both, {(0, 0): EMPTY, (2, 1): FULL})
+    draft_2015_files.with_drafts(ours, both, {(0, 0): EMPTY, (2, 1): FULL})
     with OpenFile(both) as source:
         filters, leaves = StoredFilters(source), source.footer().leaves
         first, second = filters.of(0, leaves[0])
         assert (first.spec, second.spec) == (None, "statistics"), "the header, which nobody has read, tells the first's"
         assert (first.place(filters.pages_end), second.place(filters.pages_end)) == ("footer", "Statistics")
-        assert filters.asked(0, leaves[0]) == first
-        assert filters.asked(2, leaves[1]) == filters.of(2, leaves[1])[0], "where there is one only, that one"
+        assert filters.queried(0, leaves[0]) == first
+        assert filters.queried(2, leaves[1]) == filters.of(2, leaves[1])[0], "where there is one only, that one"
     assert [(f.row_group, f.column, f.spec) for f in parquet_bloom.inspect(both).files[0].filters] == [
         (0, "id", "final"), (0, "id", "statistics"), (1, "id", "final"), (2, "id", "final"), (2, "name", "statistics"),
     ]  # fmt: skip
@@ -84,7 +87,7 @@ def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path
         "the wrong one is not asked"
     )
     parquet_bloom.remove_filters(both, in_place=True, sync=False)
-    without = drafts.with_drafts(keys, tmp_path / "without.parquet", {})
+    without = draft_2015_files.with_drafts(keys, tmp_path / "without.parquet", {})
     assert digest(both) == digest(without), "both leave"
 
 
@@ -92,10 +95,10 @@ def test_a_filter_without_any_bit_over_a_refused_column_is_wrong(tmp_path: Path)
     """No form has filters for BOOLEAN. One without any bit denies what is stored all the same, wherever it lies."""
     source, path = tmp_path / "flags.parquet", tmp_path / "blank.parquet"
     pq.write_table(pa.table({"flag": [True, False, None]}), source)
-    drafts.with_drafts(source, path, {(0, 0): drafts.struct([0, 0], 2)})
+    draft_2015_files.with_drafts(source, path, {(0, 0): draft_2015_files.struct([0, 0], 2)})
     (verdict,) = parquet_bloom.verify(path).files[0].filters
     assert (verdict.status, verdict.reason) == ("wrong", "no bit is set, but values are stored")
-    drafts.with_drafts(source, path, {(0, 0): FULL})
+    draft_2015_files.with_drafts(source, path, {(0, 0): FULL})
     (verdict,) = parquet_bloom.verify(path).files[0].filters
     assert (verdict.status, verdict.reason) == ("unknown", "not used: the 2015 draft has no filter for BOOLEAN")
 
@@ -107,7 +110,7 @@ def test_filters_of_the_footer_alone_cost_no_reading(keys: Path, tmp_path: Path)
         leaf = source.outline().leaves[0]
         read, requests = source.bytes_read, source.requests
         filters = StoredFilters(source)
-        assert not any(one.might_contain(struct.pack("<q", -5)) for g in range(3) if (one := filters.asked(g, leaf)))
+        assert not any(one.might_contain(struct.pack("<q", -5)) for g in range(3) if (one := filters.queried(g, leaf)))
         assert (source.bytes_read, source.requests) == (read, requests)
         assert source._footer is None, "the outline is enough, no Thrift object is made"
 
@@ -131,7 +134,7 @@ def test_the_one_that_is_asked_is_the_first_there_is(name: str) -> None:
         for leaf in footer.leaves:
             exists = filter_ranges_of(outline, leaf.index).exists
             for group in range(footer.n_row_groups):
-                of_chunk, asked = filters.of(group, leaf), filters.asked(group, leaf)
+                of_chunk, asked = filters.of(group, leaf), filters.queried(group, leaf)
                 assert bool(of_chunk) == exists[group] == (asked is not None)
                 if asked is not None:
                     assert (asked.offset, read(asked)) == (of_chunk[0].offset, read(of_chunk[0]))

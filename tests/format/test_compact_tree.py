@@ -11,12 +11,12 @@ import tracemalloc
 from functools import cache
 
 import pytest
-from corpus import corpus_file, footer_bytes, footer_files, others_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, MAP, SET, STRUCT, TRUE, UUID, varint
 from naive import thrift_struct as struct_bytes
 from naive import thrift_value as value_bytes
+from support.corpus import corpus_file, footer_bytes, footer_files, others_files
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError

@@ -11,16 +11,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import drafts
 import naive
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from corpus import vector_file
-from samples import PYARROW, ROWS, digest, keys_table, leftovers, write_keys
-from support.commands import command
+from support import draft_2015_files
+from support.commands import command, error_lines
+from support.corpus import vector_file
+from support.samples import PYARROW, ROWS, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom import Draft2015
@@ -73,13 +72,13 @@ BLOOM = draft_2015.KProbeFilter(LONGS, 7, (RULE,))
 
 def test_the_struct_is_that_of_the_draft() -> None:
     data = draft_2015.encode_struct(BLOOM)
-    assert data == drafts.struct([int(x) for x in LONGS], 7)
+    assert data == draft_2015_files.struct([int(x) for x in LONGS], 7)
     assert data[:2].hex() == "1936", "a list of three i64"
     assert data.endswith(bytes.fromhex("158003150e150000")), "192 bits, 7 hash functions, MURMUR128_32"
     longs, k, strategy = draft_2015.decode_struct(data)
     assert (longs.tolist(), k, strategy) == (LONGS.tolist(), 7, "MURMUR128_32")
     later = draft_2015.encode_struct(BLOOM, binary=True)
-    assert later == drafts.binary_struct(draft_2015.java_longs(LONGS), 192, 7)
+    assert later == draft_2015_files.binary_struct(draft_2015.java_longs(LONGS), 192, 7)
     assert draft_2015.decode_struct(later)[0].tolist() == LONGS.tolist()
 
 
@@ -89,7 +88,7 @@ def test_pr_215_s_binary_form_bit_for_bit() -> None:
         longs = np.array([int(v) for v in vector["bitset_longs"]], np.int64).view(np.uint64)
         assert draft_2015.java_longs(longs) == java
         assert draft_2015.read_java_longs(java).tolist() == longs.tolist()
-        data = drafts.binary_struct(java, vector["numBits"], vector["numHashFunctions"])
+        data = draft_2015_files.binary_struct(java, vector["numBits"], vector["numHashFunctions"])
         found, k, _ = draft_2015.decode_struct(data)
         assert (found.tolist(), k) == (longs.tolist(), vector["numHashFunctions"])
         assert draft_2015.encode_struct(draft_2015.KProbeFilter(found, k, (RULE,)), binary=True) == data
@@ -115,9 +114,12 @@ GOOD = [(1, 9, (6, [1, 2])), (2, I32, 128), (3, I32, 3), (4, I32, 0)]
         (naive.thrift_struct(GOOD)[:-1], "not Thrift"),
         (b"", "not Thrift"),
         (b"\x19\xf6\xff\xff\xff\xff\x07", "not Thrift"),
-        (drafts.binary_struct(b"\xac\xed", 128, 3), "no long"),
-        (drafts.binary_struct(draft_2015.java_longs(LONGS)[:-1], 192, 3), "announces 3 longs, 23 bytes follow"),
-        (drafts.binary_struct(draft_2015.java_longs(LONGS), 128, 3), "numBits is 128, bitSet has 192 bits"),
+        (draft_2015_files.binary_struct(b"\xac\xed", 128, 3), "no long"),
+        (
+            draft_2015_files.binary_struct(draft_2015.java_longs(LONGS)[:-1], 192, 3),
+            "announces 3 longs, 23 bytes follow",
+        ),
+        (draft_2015_files.binary_struct(draft_2015.java_longs(LONGS), 128, 3), "numBits is 128, bitSet has 192 bits"),
     ],
 )
 def test_numbers_that_contradict_each_other(data: bytes, reason: str) -> None:
@@ -221,7 +223,7 @@ def test_only_the_footer_changes_and_comes_back(source: Path, tmp_path: Path, fa
         "user.id",
         "user.mail",
     }
-    (body, _), (old, _) = drafts.split(ours), drafts.split(source)
+    (body, _), (old, _) = draft_2015_files.split(ours), draft_2015_files.split(source)
     assert body == old, "no byte before the footer"
     told = column_texts(ours)
     assert told[0, "flag"] == told[0, "colour"] == {}
@@ -289,7 +291,7 @@ def test_beside_other_forms(source: Path, tmp_path: Path) -> None:
 
 def test_key_values_of_others_stay(tmp_path: Path) -> None:
     source = write_keys(tmp_path / "keys.parquet")
-    theirs = drafts.with_texts(source, tmp_path / "theirs.parquet", lambda _: {"theirs": "1", "": "2"})
+    theirs = draft_2015_files.with_texts(source, tmp_path / "theirs.parquet", lambda _: {"theirs": "1", "": "2"})
     ours, back = tmp_path / "ours.parquet", tmp_path / "back.parquet"
     parquet_bloom.add_filters(theirs, ours, spec="statistics", columns=["id", "name"], sync=False)
     assert set(column_texts(ours)[1, "id"]) == {"theirs", "", *draft_2015.KEYS}
@@ -298,7 +300,7 @@ def test_key_values_of_others_stay(tmp_path: Path) -> None:
 
 
 def test_an_empty_list_of_key_values(source: Path, tmp_path: Path) -> None:
-    empty = drafts.with_texts(source, tmp_path / "empty.parquet", lambda _: {})
+    empty = draft_2015_files.with_texts(source, tmp_path / "empty.parquet", lambda _: {})
     report = parquet_bloom.add_filters(empty, tmp_path / "x.parquet", columns=["id"], spec="statistics", sync=False)
     assert not report.files[0].filters
     assert "could not bring back" in report.files[0].skipped[0].reason
@@ -525,7 +527,7 @@ def damaged(filtered: Path, target: Path, key: str, value: str | None) -> Path:
         rest = {k: v for k, v in pairs.items() if k != key}
         return rest if value is None else {**rest, key: value}
 
-    return drafts.with_texts(filtered, target, change)
+    return draft_2015_files.with_texts(filtered, target, change)
 
 
 WRONG = {
@@ -535,7 +537,9 @@ WRONG = {
     "base64": ("parquet_bloom.statistics", "?", "not base64"),
     "struct": ("parquet_bloom.statistics", "AAAA", "of 3"),
     "numbers": (
-        "parquet_bloom.statistics", base64.b64encode(drafts.struct([1], 3, num_bits=128)).decode(), "numBits is 128",
+        "parquet_bloom.statistics",
+        base64.b64encode(draft_2015_files.struct([1], 3, num_bits=128)).decode(),
+        "numBits is 128",
     ),
 }  # fmt: skip
 
@@ -563,7 +567,7 @@ def test_what_contradicts_itself_is_no_evidence(filtered: Path, tmp_path: Path, 
 
 
 def test_a_filter_without_any_bit_is_no_evidence(filtered: Path, tmp_path: Path, way: str) -> None:
-    empty = base64.b64encode(drafts.struct([0, 0], 3)).decode()
+    empty = base64.b64encode(draft_2015_files.struct([0, 0], 3)).decode()
     path = damaged(filtered, tmp_path / "x.parquet", "parquet_bloom.statistics", empty)
     ids = keys_table()["id"].to_pylist()
     with pytest.warns(FilterWarning):
@@ -578,7 +582,7 @@ def test_lost_bits_are_found_by_verify(filtered: Path, tmp_path: Path) -> None:
         filtered,
         tmp_path / "x.parquet",
         "parquet_bloom.statistics",
-        base64.b64encode(drafts.struct([5] * 99, 3)).decode(),
+        base64.b64encode(draft_2015_files.struct([5] * 99, 3)).decode(),
     )
     filters = parquet_bloom.verify(path, columns=["id"]).files[0].filters
     assert all(f.status == "wrong" and f.missed > 300 for f in filters)
@@ -593,7 +597,7 @@ def draft_file(folder: Path, values: list[int], data: bytes) -> Path:
     """One INT32 column `id` in one row group, with a filter in its Statistics."""
     plain = folder / "plain.parquet"
     pq.write_table(pa.table({"id": pa.array(values, pa.int32())}), plain, use_dictionary=False)
-    return drafts.with_drafts(plain, folder / "draft.parquet", {(0, 0): data})
+    return draft_2015_files.with_drafts(plain, folder / "draft.parquet", {(0, 0): data})
 
 
 def built(values: list[int], family: str, strategy: str, n: int = 100, fpp: float = 0.05) -> tuple[list[int], int]:
@@ -604,8 +608,8 @@ def built(values: list[int], family: str, strategy: str, n: int = 100, fpp: floa
 
 
 FORMS = {
-    "list": lambda longs, k, s: drafts.struct(longs, k, s),
-    "binary": lambda longs, k, s: drafts.binary_struct(
+    "list": lambda longs, k, s: draft_2015_files.struct(longs, k, s),
+    "binary": lambda longs, k, s: draft_2015_files.binary_struct(
         draft_2015.java_longs(np.array(longs, np.uint64)), 64 * len(longs), k, s
     ),
 }
@@ -630,7 +634,7 @@ def test_a_file_of_the_draft(tmp_path: Path, form: str, family: str, strategy: s
     assert outcomes(path, "id = 13") == ["filter"]
     back = tmp_path / "back.parquet"
     parquet_bloom.remove_filters(path, back, sync=False)
-    bare = drafts.with_drafts(tmp_path / "plain.parquet", tmp_path / "bare.parquet", {})
+    bare = draft_2015_files.with_drafts(tmp_path / "plain.parquet", tmp_path / "bare.parquet", {})
     assert back.read_bytes() == bare.read_bytes()
     replaced = tmp_path / "replaced.parquet"
     assert not parquet_bloom.add_filters(path, replaced, spec="final", sync=False, columns=["*"]).files[0].filters
@@ -646,7 +650,7 @@ def test_the_draft_s_example(tmp_path: Path, spec: str, way: str) -> None:
     """
     if spec == "Statistics":
         longs, k = built(IDS, "orc", "MURMUR128_32")
-        path = draft_file(tmp_path, IDS, drafts.struct(longs, k))
+        path = draft_file(tmp_path, IDS, draft_2015_files.struct(longs, k))
     else:
         path = tmp_path / "x.parquet"
         parquet_bloom.write_table(
@@ -663,7 +667,7 @@ def test_the_draft_s_example(tmp_path: Path, spec: str, way: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [drafts.struct([1, 2], 3, num_bits=640), drafts.struct([1, 2], 3, 9), b"\x15\x80\x02\0"]
+    "data", [draft_2015_files.struct([1, 2], 3, num_bits=640), draft_2015_files.struct([1, 2], 3, 9), b"\x15\x80\x02\0"]
 )
 def test_a_damaged_filter_of_the_draft(tmp_path: Path, data: bytes) -> None:
     path = draft_file(tmp_path, IDS, data)
@@ -677,7 +681,7 @@ def test_a_damaged_filter_of_the_draft(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.skipif(PYARROW < 26, reason="older ones do not write that field")
 def test_today_s_field_7_is_no_filter(source: Path) -> None:
     """pyarrow writes is_max_value_exact, a boolean."""
-    footer = decode_footer(drafts.split(source)[1], 0)
+    footer = decode_footer(draft_2015_files.split(source)[1], 0)
     assert footer.meta(0, 0).statistics.is_max_value_exact is True
     assert footer.draft_filters == {}
     assert footer_filters(footer) == {}

@@ -11,10 +11,10 @@ import naive
 import numpy as np
 import pyarrow as pa
 import pytest
-from corpus import FIXTURES, corpus_file, fixture_files, footer_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import BINARY, I32, STRUCT
+from support.corpus import FIXTURES, corpus_file, fixture_files, footer_bytes
 
 from parquet_bloom.errors import FilterFormatError, FilterShapeError, RequestError, UnknownFilterError
 from parquet_bloom.format import final

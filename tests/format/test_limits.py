@@ -11,7 +11,7 @@ import naive
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import write_keys
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import DamagedFileError, LimitError, RequestError, cli

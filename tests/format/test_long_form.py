@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import write_keys
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.format import compact_tree, final, footer, outline, parquet_41

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, fixture_files, footer_bytes, footer_files
-from samples import keys_table, write_keys
+from support.corpus import corpus_file, fixture_files, footer_bytes, footer_files
+from support.samples import keys_table, write_keys
 from tables import KINDS
 
 import parquet_bloom

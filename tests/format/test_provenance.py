@@ -11,10 +11,10 @@ import naive
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import footer_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import BINARY, I16, I32, I64, LIST, STRUCT
+from support.corpus import footer_bytes
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import (

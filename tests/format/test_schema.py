@@ -8,9 +8,9 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from corpus import FIXTURES, corpus_file, fixture_files, footer_bytes, footer_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.corpus import FIXTURES, corpus_file, fixture_files, footer_bytes, footer_files
 
 from parquet_bloom._thrift.parquet import ttypes
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, LogicalType, SchemaElement, Type

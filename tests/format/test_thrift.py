@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from corpus import vector_file
-from samples import REPOSITORY
+from support.corpus import vector_file
+from support.samples import REPOSITORY
 
 from parquet_bloom._thrift.parquet import ttypes
 

@@ -7,8 +7,8 @@ from functools import cache
 
 import pyarrow.parquet as pq
 import pytest
-from corpus import FIXTURES, corpus_file, footer_bytes, footer_files
 from naive import made_footer
+from support.corpus import FIXTURES, corpus_file, footer_bytes, footer_files
 
 import parquet_bloom
 from parquet_bloom.errors import LimitError

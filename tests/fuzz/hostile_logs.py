@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import avro_bytes
-import delta_tables as delta
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile_site import Files, Site, called, files_below, lay, link, mostly_one, same_names, site_of
 from hostile_words import NUMBERS, Words, deep, dumped, lied, places
+from support import delta_tables as delta
 from thrift_bytes import flipped
 
 # What a change meets in a file that the change before it has spoilt: the case goes on without it.
@@ -312,8 +312,17 @@ def run_delta(data: bytes, folder: Path) -> None:
 @functools.lru_cache(1)
 def _iceberg(site: Site) -> tuple[dict[str, str], Files]:
     """A partitioned table with position and equality deletes, and its catalog: (properties, files)."""
-    from iceberg_log import BY_NAME, SCHEMA, Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
     from pyiceberg.schema import Schema
+    from support.iceberg_tables import (
+        BY_NAME,
+        SCHEMA,
+        Warehouse,
+        add_deletes,
+        append,
+        entries,
+        equality_deletes,
+        position_deletes,
+    )
 
     root = site.at / "iceberg"
     root.mkdir()
@@ -418,7 +427,7 @@ def run_iceberg(data: bytes, folder: Path) -> None:
 @functools.lru_cache(2)
 def _lake(site: Site, sqlite: bool) -> tuple[Files, list[tuple[str, str]]]:
     """A catalog with a row in each table that is read, and its files; (table, column) of all."""
-    from ducklakes import Lake, fill
+    from support.ducklake_tables import Lake, fill
 
     root = site.at / ("lake-sqlite" if sqlite else "lake-duckdb")
     lake = Lake(root, sqlite)

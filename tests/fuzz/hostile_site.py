@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import delta_tables as delta
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile_words import Words
-from listener import Listener
+from support import delta_tables as delta
+from support.loopback import Listener
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from listener import hostile_names
+from support.loopback import hostile_names
 
 _RAW = re.compile(r'"<<(.*?)>>"')
 # What json.dumps does not write: they stand in a document as a text, and become JSON by `dumped`.

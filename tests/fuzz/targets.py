@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import drafts
 import hostile_logs
 import numpy as np
 import predicates_wrong
 import pyarrow as pa
 import pyarrow.parquet as pq
-from corpus import FIXTURES, corpus_file, others_files
-from delta_tables import vector
-from samples import write_keys
+from support import draft_2015_files
+from support.corpus import FIXTURES, corpus_file, others_files
+from support.delta_tables import vector
+from support.samples import write_keys
 from thrift_bytes import flipped, mutated
 
 import parquet_bloom
@@ -236,10 +236,10 @@ def _make_struct(rng: random.Random, folder: Path) -> bytes:
     longs = [rng.getrandbits(64) for _ in range(rng.choice((1, 4, 8)))]
     k, strategy = rng.choice((1, 3, 7, rng.randrange(2**15))), rng.randrange(2)
     if rng.random() < 0.5:
-        struct_ = drafts.struct(longs, k, strategy)
+        struct_ = draft_2015_files.struct(longs, k, strategy)
     else:
         java = draft_2015.java_longs(np.array(longs, np.uint64))
-        struct_ = drafts.binary_struct(java, 64 * len(longs), k, strategy)
+        struct_ = draft_2015_files.binary_struct(java, 64 * len(longs), k, strategy)
     return _wrong(struct_, rng)
 
 

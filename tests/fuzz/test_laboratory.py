@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from ducklakes import REQUIRED
 from laboratory import Lab, rounds
-from other_duckdb import packages
-from samples import FIXTURES
+from support.duckdb_process import packages
+from support.ducklake_tables import REQUIRED
+from support.samples import FIXTURES
 from targets import CALLS, DECODERS, LOGS, TARGETS, _footer
 from thrift_bytes import encode, mutated, parse
 from worker import make

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from both_loops import forced
+from support.both_loops import forced
 
 
 @pytest.fixture(scope="module", params=["numba", "numpy"])

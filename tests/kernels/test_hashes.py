@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from corpus import vector_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.corpus import vector_file
 
 from parquet_bloom.kernels.hashes import hash_array
 

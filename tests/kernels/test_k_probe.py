@@ -13,9 +13,9 @@ import naive
 import numpy as np
 import pyarrow as pa
 import pytest
-from corpus import vector_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.corpus import vector_file
 
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import k_probe

@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from shares import more_then_slow
+from support.repeats import more_then_slow
 
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names of x86 processors")
 
@@ -111,7 +111,7 @@ def own_width(tmp_path_factory: pytest.TempPathFactory) -> int:
     return run(tmp_path_factory.mktemp("own"))
 
 
-@pytest.mark.parametrize("name", more_then_slow(["rocketlake", "sapphirerapids", "nehalem", "skylake", "znver3"], 2))
+@pytest.mark.parametrize("name", more_then_slow(["rocketlake", "sapphirerapids", "nehalem", "skylake", "znver3"], 1))
 def test_what_llvm_takes_the_processor_for(tmp_path: Path, own_width: int, name: str) -> None:
     """The features stay those of this processor, so that it can run the code, and so does the width."""
     assert run(tmp_path, NUMBA_CPU_NAME=name) == own_width

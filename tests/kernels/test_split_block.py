@@ -9,9 +9,9 @@ import struct
 import naive
 import numpy as np
 import pytest
-from corpus import corpus_file, vector_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.corpus import corpus_file, vector_file
 
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import block, split_block

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import digest, leftovers
+from support.samples import digest, leftovers
 
 from parquet_bloom.kernels import threads
 

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kleene import Answers, answers, compare, rounded
-from samples import case_id
+from support.samples import case_id
 from tables import NESTED, PATHS, TYPES, rows_of, tables
 
 import parquet_bloom

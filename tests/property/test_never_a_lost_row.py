@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples import digest
+from support.samples import digest
 
 import parquet_bloom
 from parquet_bloom import Draft2015

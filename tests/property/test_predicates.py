@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cases import cases_of, worlds
-from shares import more_then_slow
+from support.repeats import more_then_slow
 
 pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
 EACH = 50  # predicates a file
@@ -28,7 +28,7 @@ def ask(seeds: range, folder: Path) -> int:
     return asked
 
 
-@pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 8), 3)])
+@pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 8), 1)])
 def test_twenty_thousand_cases(tmp_path: Path, part: int) -> None:
     assert ask(range(50 * part, 50 * part + 50), tmp_path) == 2500
 

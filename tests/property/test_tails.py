@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import leftovers
+from support.repeats import more_then_slow
+from support.samples import leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import LayoutError
@@ -99,8 +100,7 @@ def test_whatever_is_done_rows_stay_and_bytes_come_back(seed: int, tmp_path: Pat
     run(seed, tmp_path)
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("first", range(100, 400, 50))
+@pytest.mark.parametrize("first", more_then_slow(range(100, 400, 50), 2))
 def test_that_many_times_over(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 50):
         run(seed, tmp_path)

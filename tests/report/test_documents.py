@@ -10,8 +10,8 @@ from typing import Any
 import click
 import pytest
 from jsonschema import Draft202012Validator
-from samples import FIXTURES, REPOSITORY, keys_table, write_keys
-from sparks import need_spark
+from support.samples import FIXTURES, REPOSITORY, keys_table, write_keys
+from support.spark_needed import need_spark
 
 import parquet_bloom
 from parquet_bloom.cli import group, run

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pages import EVIL, GROUPS, Page, write_events
-from samples import FIXTURES
 from support.commands import command
+from support.samples import FIXTURES
 
 import parquet_bloom
 from parquet_bloom import (

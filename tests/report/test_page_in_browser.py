@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from browsers import needs_chromium
 from pages import EVIL, GROUPS, write_events
+from support.chromium import needs_chromium
 
 import parquet_bloom
 from parquet_bloom import write_report

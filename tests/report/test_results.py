@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import ROW_GROUPS, keys_table, write_keys
 from support.commands import command
+from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom import errors, lance

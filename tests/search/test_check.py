@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file
-from samples import FIXTURES, ROWS, keys_table, write_keys
+from support.corpus import corpus_file
+from support.samples import FIXTURES, ROWS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError

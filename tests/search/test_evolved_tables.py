@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from evolving_tables import Evolving, a_tree, evolved
 from kleene import answers, stored
-from shares import more_then_slow
+from support.evolving_tables import Evolving, a_tree, evolved
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError
@@ -80,7 +80,7 @@ def test_rows_of_a_table_that_changed(seed: int, tmp_path: Path, opened: Any) ->
     check_table(seed, tmp_path, opened, 6)
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1400), 12))
+@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1400), 4))
 def test_rows_of_many_tables_that_changed(seed: int, tmp_path: Path, opened: Any) -> None:
     check_table(seed, tmp_path, opened, 40)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engines import made, ordered
-from samples import case_id
+from support.samples import case_id
 
 from parquet_bloom import add_filters, prune
 from parquet_bloom.errors import RequestError, UnknownColumnError

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, no_listing_of, same_rows, write_keys
+from support.samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, no_listing_of, same_rows, write_keys
 
 import parquet_bloom
 from parquet_bloom import FooterCache, Scan, add_filters, check, count, dataset, prune, read_batches, read_table

@@ -195,7 +195,7 @@ def test_keys_in_bulk(store: ObjectStore) -> None:
 
 def test_a_delta_table_in_the_store_is_read_through_its_log(store: ObjectStore, tmp_path: Path) -> None:
     """By its name, or by its folder; what the log excludes is not asked for, deleted rows do not come."""
-    import delta_tables as made
+    from support import delta_tables as made
 
     vector = made.inline([1, 3])
     fields = [made.field("id", "long"), made.field("p", "string")]

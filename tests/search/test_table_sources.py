@@ -8,14 +8,14 @@ import pickle
 import re
 from pathlib import Path
 
-import delta_tables as made
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
 from deltalake import DeltaTable, write_deltalake
+from support import delta_tables as made
+from support.commands import error_lines
 
 import parquet_bloom
 from parquet_bloom import lance

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
-import ducklakes
 import fsspec
 import numpy as np
 import polars as pl
@@ -20,7 +19,8 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import SCHEMA, Warehouse, append
+from support import ducklake_tables
+from support.iceberg_tables import SCHEMA, Warehouse, append
 
 import parquet_bloom
 import parquet_bloom.lance
@@ -192,7 +192,7 @@ def test_a_delta_table_stays_at_its_version(tmp_path: Path, as_folder: bool) -> 
 
 def test_rows_that_a_catalog_holds_itself_are_of_the_same_version(tmp_path: Path) -> None:
     """`inspect` looks at stored files alone, `count` at all rows: two looks, one version."""
-    lake = ducklakes.Lake(tmp_path, sqlite=False)
+    lake = ducklake_tables.Lake(tmp_path, sqlite=False)
     lake.sql("CREATE TABLE t AS SELECT range AS id FROM range(100)")
     lake.sql("INSERT INTO t VALUES (1000), (1001)")
     lake.release()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
+from support.loopback import free_port
 
 Start = Callable[..., None]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 from parquet_bloom.spark.sessions import session
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clusters import standalone, without_package
-from samples import ROW_GROUPS, write_keys
-from sparks import need_spark, without_progress
+from support.samples import ROW_GROUPS, write_keys
+from support.spark_needed import need_spark, without_progress
 
 from parquet_bloom.extras import to_install_ourselves
 

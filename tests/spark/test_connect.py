@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from clusters import activated, connect_server
 from object_store import KEY, SECRET, serving
-from samples import ROW_GROUPS, write_keys
-from sparks import need_spark, without_progress
 from support.commands import command
+from support.samples import ROW_GROUPS, write_keys
+from support.spark_needed import need_spark, without_progress
 
 import parquet_bloom
 

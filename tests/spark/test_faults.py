@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import samples
 from clusters import activated, script, standalone
-from sparks import need_spark
+from support import samples
+from support.spark_needed import need_spark
 
 import parquet_bloom
 

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file
-from samples import write_keys
+from support.corpus import corpus_file
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
 from parquet_bloom.format.forms.known import FORMATS
-from parquet_bloom.spark.dataset import folders_of, literal_path, shape_of
+from parquet_bloom.spark.work import folders_of, literal_path, shape_of
 
 pytestmark = pytest.mark.spark
 

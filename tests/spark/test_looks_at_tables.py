@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_tables import commit, field, file_of, inline, metadata, protocol
-from iceberg_log import Warehouse
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from support.delta_tables import commit, field, file_of, inline, metadata, protocol
+from support.iceberg_tables import Warehouse
 
 import parquet_bloom
 from parquet_bloom import spark as bloom
@@ -22,7 +22,8 @@ from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
-from parquet_bloom.spark.named_tables import bare, live_files, sent, sent_table
+from parquet_bloom.source.source import CallSource
+from parquet_bloom.spark.work import send, send_table, sent_file
 
 pytestmark = pytest.mark.spark
 ROWS = 200  # of a file, in two row groups
@@ -196,8 +197,8 @@ def test_executors_read_no_log(spark: Any, delta: Lake) -> None:
 
 
 def test_what_travels_needs_no_library_of_the_format(lake: Lake) -> None:
-    snapshot = live_files(lake.name, TableAccess(lake.properties))
-    for data in (sent_table(snapshot), *(sent(bare(file, ANY), snapshot) for file in snapshot.files)):
+    snapshot = CallSource(lake.name, access=TableAccess(lake.properties)).resolve().snapshot
+    for data in (send_table(snapshot), *(send(sent_file(file, ANY), snapshot) for file in snapshot.files)):
         for module in (b"pyiceberg", b"deltalake", b"tables.iceberg", b"tables.delta"):
             assert module not in data, module
 
@@ -210,7 +211,7 @@ def test_a_file_system_that_cannot_travel_is_one_error(tmp_path: Path) -> None:
     file = TableFile("bucket/a.parquet", own, "x://bucket/a.parquet")
     snapshot = Snapshot("delta:x://bucket", "0", (Field("id", pa.int64()),), False, [file], {}, own)
     with pytest.raises(RequestError, match=r"^delta:x://bucket: .* cannot be sent to them.*leave Spark out$"):
-        sent_table(snapshot)
+        send_table(snapshot)
 
 
 def test_the_commands(spark: Any, lake: Lake, capfd: pytest.CaptureFixture[str]) -> None:

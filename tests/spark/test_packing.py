@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.spark import dataset
-from parquet_bloom.spark.dataset import by_name, numbered, packed
-from parquet_bloom.spark.listing import Listing
+from parquet_bloom.spark import listing as listing_module
+from parquet_bloom.spark.listing import Listing, by_name, numbered, packed
 
 pytestmark = pytest.mark.spark
 
@@ -29,8 +28,8 @@ def tasks_of(frame: Any) -> list[list[tuple[str, int]]]:
 @pytest.fixture
 def bins(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a listing were too long for one task to deal out, and its partitions worth keeping."""
-    monkeypatch.setattr(dataset, "_AT_ONCE", 0)
-    monkeypatch.setattr(dataset, "_LISTED_FILES", 1)
+    monkeypatch.setattr(listing_module, "_AT_ONCE", 0)
+    monkeypatch.setattr(listing_module, "_LISTED_FILES", 1)
 
 
 def listing(spark: Any, sizes: list[int], partitions: int) -> Listing:
@@ -93,7 +92,7 @@ def test_by_name_a_file_s_task_does_not_depend_on_the_others(spark: Any) -> None
 
 def test_as_many_tasks_as_the_work_is_worth() -> None:
     def tasks(files: int, size: int) -> int:
-        return dataset._task_count(Listing(None, files, size), 8, 128 << 20, 1000)
+        return listing_module._task_count(Listing(None, files, size), 8, 128 << 20, 1000)
 
     assert tasks(1, 1 << 30) == 1, "a file is in one"
     assert tasks(3, 1 << 10) == 3

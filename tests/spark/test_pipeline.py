@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sparks import without_progress
+from support.spark_needed import without_progress
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning, UnknownColumnError
@@ -356,7 +356,7 @@ def test_a_job_that_spark_gives_up_for_that_is_run_again(
     spark: Any, data: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark may notice by itself that a lost listing came out otherwise; other errors are told at once."""
-    add = pipeline._add_to
+    add = pipeline._FilesRun._add_listed
     said = ["disk full", "stage 4: A shuffle map stage with indeterminate output was failed and retried. However, ..."]
 
     def given_up(*arguments: Any) -> Any:
@@ -365,7 +365,7 @@ def test_a_job_that_spark_gives_up_for_that_is_run_again(
             raise RuntimeError(said.pop(0))
         return done
 
-    monkeypatch.setattr(pipeline, "_add_to", given_up)
+    monkeypatch.setattr(pipeline._FilesRun, "_add_listed", given_up)
     with pytest.raises(RuntimeError, match="disk full"):
         add_filters(spark, [str(data)], in_place=True, **WANTED)
     assert len(said) == 1

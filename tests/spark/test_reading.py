@@ -275,7 +275,7 @@ def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
 def test_values_that_spark_changes_are_no_evidence(spark: Any) -> None:
     from pyspark.sql import types as st
 
-    from parquet_bloom.spark.columns import evident
+    from parquet_bloom.spark.columns import prunable
 
     schema = st.StructType(
         [
@@ -297,6 +297,6 @@ def test_values_that_spark_changes_are_no_evidence(spark: Any) -> None:
     }.items():
         tree = as_predicate(f"NOT ({where}) OR plain IS NULL")
         assert isinstance(tree, Or)
-        found = evident(tree, schema)
+        found = prunable(tree, schema)
         assert (found == tree) == kept, where
         assert kept or isinstance(found.parts[0].part, Unknown)

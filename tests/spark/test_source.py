@@ -53,7 +53,7 @@ def reading(path: object, predicate: Predicate | None = None, **options: str) ->
     """The rows of a read as executors make them, without a session."""
     reader = reader_of(path, predicate, **options)
     batches = [batch for unit in reader.partitions() for batch in reader.read(unit)]
-    return pa.Table.from_batches(batches, reader.schema)
+    return pa.Table.from_batches(batches, reader._scan.query.schema)
 
 
 def reader_of(path: object, predicate: Predicate | None = None, **options: str) -> Reader:
@@ -321,7 +321,7 @@ class TestPlanning:
 
         shares = {}
         for limits in ((10_000, 500), (5, 500), (10_000, 2), (1, 1)):
-            monkeypatch.setattr(units.look, "__defaults__", limits)
+            monkeypatch.setattr(units.list_some, "__defaults__", limits)
             reader = reader_of(folder)
             plan = reader.partitions()
             rows = [n for unit in plan for batch in reader.read(unit) for n in batch["row"].to_pylist()]
@@ -351,8 +351,8 @@ class TestPlanning:
 
         for at in range(30):
             pq.write_table(pa.table({"row": [at]}), tmp_path / f"{at}.parquet")
-        monkeypatch.setattr(units.look, "__defaults__", (20, 500))
-        seen = units.look([str(tmp_path)], ParquetBloomSource({"path": "/"})._request().where)
+        monkeypatch.setattr(units.list_some, "__defaults__", (20, 500))
+        seen = units.list_some([str(tmp_path)], ParquetBloomSource({"path": "/"})._request().where)
         assert (seen.files, seen.unseen) == ([], [(str(tmp_path), None)])
         assert numbers(reading(tmp_path)) == list(range(30))
 
@@ -644,9 +644,9 @@ def test_settings(session: Any, file: Path) -> None:
     try:
         register(session)
         assert load(session, f"file://{file}", columns="row").count() == ROWS * GROUPS
-        from parquet_bloom.spark.storages import every_setting
+        from parquet_bloom.spark.storages import every_storage
 
-        assert every_setting(session)[0]["fs.s3a.access.key"] == "from the session"
+        assert every_storage(session).settings["fs.s3a.access.key"] == "from the session"
     finally:
         hadoop.unset("fs.s3a.access.key")
         session.dataSource.register(ParquetBloomSource)
@@ -687,9 +687,9 @@ def test_google_s_storage_level_by_level() -> None:
     with serving() as endpoint, filled(endpoint, b"not opened here"):
         where = Storages(settings(endpoint))
         expected = sorted(f"gs://data/d/{name}" for name in NAMES)
-        assert sorted(piece.path for piece in units.look(["gs://data/d"], where).files) == expected
-        first = units.first_file(units.look(["gs://data/d/year=2026"], where, folders=0), where)
+        assert sorted(piece.path for piece in units.list_some(["gs://data/d"], where).files) == expected
+        first = units.first_file(units.list_some(["gs://data/d/year=2026"], where, folders=0), where)
         assert first is not None
         assert first.path == "gs://data/d/year=2026/month=1/b.parquet"
         shares = units.plan(["gs://data/d"], where, partitions=3)
-        assert sorted(str(file) for unit in shares for file, _, _ in units.files_of(unit, where)) == expected
+        assert sorted(str(file) for unit in shares for file, _, _ in units.files_of(unit.value, where)) == expected

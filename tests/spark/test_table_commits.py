@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.spark import table_add
-from parquet_bloom.spark.add import add_filters
+from parquet_bloom.spark.add import add_filters, add_to_table
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -35,7 +34,7 @@ def filters(table: PlainTable) -> list[int]:
 
 def add(spark, table, **how):
     request = Request.checked(columns=["id"], threads=1, cached=False)
-    return table_add.add_on_table(spark, table, request, Committing("add", **how))
+    return add_to_table(spark, table, request, Committing("add", **how))
 
 
 @pytest.mark.parametrize("way", ["new-path", "same-path"])

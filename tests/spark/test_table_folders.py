@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import ROW_GROUPS, ROWS, write_keys
+from support.samples import ROW_GROUPS, ROWS, write_keys
 
 from parquet_bloom import spark as bloom
 from parquet_bloom.cli import run

@@ -19,18 +19,17 @@ import pytest
 
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
-import delta_tables as made
-import evolving_tables
-import iceberg_log
 from deltalake import DeltaTable
-from ducklakes import Lake
-from evolving_tables import Evolving, a_tree, evolved
 from kleene import answers, compare, stored
 from object_store import KEY, REGION, SECRET, ObjectStore
 from pyarrow.fs import copy_files
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from shares import more_then_slow
+from support import delta_tables as made
+from support import evolving_tables, iceberg_tables
+from support.ducklake_tables import Lake
+from support.evolving_tables import Evolving, a_tree, evolved
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom import spark as bloom
@@ -38,13 +37,13 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import DamagedFileError, NotParquetError, RequestError, TableFormatError, UnknownColumnError
 from parquet_bloom.predicates.tree import And, Compare, Not, Predicate
 from parquet_bloom.search.options import Options
-from parquet_bloom.source.names import TableAccess
+from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
-from parquet_bloom.spark.named_tables import live_files
-from parquet_bloom.spark.source.reading import living_rows
+from parquet_bloom.source.source import CallSource
+from parquet_bloom.spark.source.reading import matching_rows
+from parquet_bloom.spark.source.rows import Query, columns_of, plan_table, table_types
 from parquet_bloom.spark.source.source import ParquetBloomSource
-from parquet_bloom.spark.source.table_rows import RowsAsked, plan_table, schema_in_spark
-from parquet_bloom.spark.source.table_source import columns_of
+from parquet_bloom.spark.work import TableWork
 
 pytestmark = [
     pytest.mark.spark,
@@ -58,12 +57,16 @@ def living(
     snapshot: Snapshot, predicate: Predicate = ALL, columns: Sequence[str] | None = None, partitions: int | None = None
 ) -> pa.Table:
     """The rows that executors give, without a session: all that they get was pickled."""
-    rows = schema_in_spark(snapshot, columns)
+    rows = table_types(snapshot).of(columns)
     beside = [name for name in columns_of(predicate) if name not in rows.names]
-    asked = RowsAsked(rows, schema_in_spark(snapshot, beside) if beside else pa.schema([]), predicate)
-    plan = plan_table(snapshot, asked, partitions)
-    reader = pickle.loads(pickle.dumps(plan.reader))
-    return pa.Table.from_batches([batch for unit in plan.units for batch in reader.rows(unit)], rows)
+    query = Query(rows, table_types(snapshot).of(beside) if beside else pa.schema([]), predicate)
+    plan = plan_table(snapshot, query, partitions)
+    scan = pickle.loads(pickle.dumps(plan))
+    return pa.Table.from_batches([batch for unit in plan.units for batch in scan.rows(unit)], rows)
+
+
+def live_files(name: str, access: TableAccess = ORDINARY) -> Snapshot:
+    return CallSource(name, access=access).resolve().snapshot
 
 
 def shown(table: pa.Table | Sequence[Mapping[str, Any]]) -> list[str]:
@@ -128,7 +131,7 @@ def test_tables_that_changed(tmp_path: Path) -> None:
     assert deleted > 5, "and rows that must not be shown"
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(2000, 2300), 10))
+@pytest.mark.parametrize("seed", more_then_slow(range(2000, 2300), 4))
 def test_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
     check_evolved(seed, tmp_path, 40)
 
@@ -140,13 +143,13 @@ def test_a_large_file_is_several_tasks_unless_rows_of_it_are_deleted(tmp_path: P
 
     file = TableFile(str(path), size=1 << 30)  # the log's size is what is planned by
     snapshot = Snapshot("hand:made", "1", (Field("n", pa.int64()),), False, [file])
-    asked = RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL)
-    assert len(plan_table(snapshot, asked).units) == 64
+    query = Query(table_types(snapshot).of(None), pa.schema([]), ALL)
+    assert len(plan_table(snapshot, query).units) == 64
     assert living(snapshot)["n"].to_pylist() == list(range(1000)), "each row group once"
-    from evolving_tables import Positions
+    from support.evolving_tables import Positions
 
     snapshot = replace(snapshot, files=[replace(file, deletes=Positions(tuple(range(0, 1000, 2))))])
-    assert len(plan_table(snapshot, asked).units) == 1
+    assert len(plan_table(snapshot, query).units) == 1
     assert living(snapshot)["n"].to_pylist() == list(range(1, 1000, 2))
 
 
@@ -206,26 +209,26 @@ class Catalog:
 
     def __init__(self, root: Path) -> None:
         root.mkdir()
-        self.warehouse = iceberg_log.Warehouse(root)
+        self.warehouse = iceberg_tables.Warehouse(root)
         schema = Schema(NestedField(1, "row", LongType()), NestedField(2, "text", StringType()))
         self.table = self.warehouse.create(schema, properties={"write.parquet.row-group-limit": "10"})
         for first in (0, 40, 80, 120):
             rows = [{"row": row, "text": f"t{row % 7}"} for row in range(first, first + 40)]
-            iceberg_log.append(self.table, rows)
-        files = [entry.data_file for entry in iceberg_log.entries(self.table)]
+            iceberg_tables.append(self.table, rows)
+        files = [entry.data_file for entry in iceberg_tables.entries(self.table)]
         by_first = {
             pq.ParquetFile(one.file_path.removeprefix("file://")).read()["row"][0].as_py(): one for one in files
         }
-        positions = iceberg_log.position_deletes(self.table, {by_first[0].file_path: [0, 5, 39]}, by_first[0])
+        positions = iceberg_tables.position_deletes(self.table, {by_first[0].file_path: [0, 5, 39]}, by_first[0])
         two = {by_first[one].file_path: [1, 2] for one in (0, 40)}
-        shared = iceberg_log.position_deletes(self.table, two, by_first[0])
-        equal = iceberg_log.equality_deletes(self.table, ["text"], pa.table({"text": ["t3"]}), by_first[80])
-        iceberg_log.add_deletes(self.table, positions, shared, equal)
+        shared = iceberg_tables.position_deletes(self.table, two, by_first[0])
+        equal = iceberg_tables.equality_deletes(self.table, ["text"], pa.table({"text": ["t3"]}), by_first[80])
+        iceberg_tables.add_deletes(self.table, positions, shared, equal)
         with self.table.update_schema() as change:
             change.rename_column("text", "old")
         with self.table.update_schema() as change:
             change.add_column("text", StringType())
-        iceberg_log.append(self.table, [{"row": row, "old": "t3", "text": "new"} for row in range(160, 170)])
+        iceberg_tables.append(self.table, [{"row": row, "old": "t3", "text": "new"} for row in range(160, 170)])
         self.name, self.properties = "iceberg:cat/ns.t", self.warehouse.properties
         gone = {0, 5, 39, 1, 2, 41, 42} | {row for row in range(160) if row % 7 == 3}
         self.rows = [row for row in range(170) if row not in gone]
@@ -286,7 +289,7 @@ def test_read_filters_as_executors_do(spark: Any, seed: int, tmp_path: Path) -> 
     snapshot, rng = table.snapshot(), Random(seed)
     for _ in range(4):
         tree = a_tree(table, rng)
-        frame = living_rows(spark, snapshot, tree, None, Options("largest"))
+        frame = matching_rows(TableWork(spark, snapshot), [], tree, None, Options("largest"))
         assert sorted(shown(frame.toArrow())) == sorted(shown(expected(table, tree))), f"{tree}"
 
 
@@ -326,9 +329,9 @@ def test_executors_have_folders_of_their_own(lake: str, monkeypatch: pytest.Monk
     root = Path(lake.removeprefix("delta:"))
     monkeypatch.chdir(root.parent)
     snapshot = live_files("delta:lake")
-    plan = plan_table(snapshot, RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL))
+    plan = plan_table(snapshot, Query(table_types(snapshot).of(None), pa.schema([]), ALL))
     monkeypatch.chdir("/")
-    assert sum(batch.num_rows for unit in plan.units for batch in plan.reader.rows(unit)) == 199
+    assert sum(batch.num_rows for unit in plan.units for batch in plan.rows(unit)) == 199
 
 
 def test_one_query_is_of_one_snapshot(spark: Any, lake: str) -> None:
@@ -351,8 +354,8 @@ print(sum(batch.num_rows for unit in units for batch in reader.rows(unit)))
 """
     for name, properties, rows in ((iceberg.name, iceberg.properties, len(iceberg.rows)), (lake, None, 199)):
         snapshot = live_files(name, TableAccess(properties))
-        plan = plan_table(snapshot, RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL))
-        (tmp_path / "plan").write_bytes(pickle.dumps((plan.reader, plan.units)))
+        plan = plan_table(snapshot, Query(table_types(snapshot).of(None), pa.schema([]), ALL))
+        (tmp_path / "plan").write_bytes(pickle.dumps((plan, plan.units)))
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "plan")],
             capture_output=True, text=True, check=False,
@@ -381,12 +384,12 @@ def test_a_bad_file_or_vector_ends_the_query(lake: str) -> None:
 def test_equality_deletes_that_cannot_be_applied_are_refused(tmp_path: Path) -> None:
     from pyiceberg.types import DoubleType
 
-    warehouse = iceberg_log.Warehouse(tmp_path)
+    warehouse = iceberg_tables.Warehouse(tmp_path)
     table = warehouse.create(Schema(NestedField(1, "x", DoubleType())))
-    iceberg_log.append(table, [{"x": 1.0}, {"x": 2.0}])
-    [entry] = iceberg_log.entries(table)
-    deletes = iceberg_log.equality_deletes(table, ["x"], pa.table({"x": [1.0]}), entry.data_file)
-    iceberg_log.add_deletes(table, deletes)
+    iceberg_tables.append(table, [{"x": 1.0}, {"x": 2.0}])
+    [entry] = iceberg_tables.entries(table)
+    deletes = iceberg_tables.equality_deletes(table, ["x"], pa.table({"x": [1.0]}), entry.data_file)
+    iceberg_tables.add_deletes(table, deletes)
     try:
         snapshot = live_files("iceberg:cat/ns.t", TableAccess(warehouse.properties))
         with pytest.raises(TableFormatError, match="has equality deletes by x, which cannot be applied"):
@@ -463,13 +466,13 @@ def test_a_delta_table_on_s3(spark: Any, store: ObjectStore, bucket: str, tmp_pa
 
 def test_an_iceberg_table_on_s3(store: ObjectStore, bucket: str, tmp_path: Path) -> None:
     more = {"s3.endpoint": store.endpoint, "s3.access-key-id": KEY, "s3.secret-access-key": SECRET, "s3.region": REGION}
-    warehouse = iceberg_log.Warehouse(tmp_path, warehouse=f"s3://{bucket}/tables", **more)
+    warehouse = iceberg_tables.Warehouse(tmp_path, warehouse=f"s3://{bucket}/tables", **more)
     try:
         table = warehouse.create(Schema(NestedField(1, "id", LongType())))
-        iceberg_log.append(table, [{"id": i} for i in range(20)])
-        [entry] = iceberg_log.entries(table)
+        iceberg_tables.append(table, [{"id": i} for i in range(20)])
+        [entry] = iceberg_tables.entries(table)
         file = entry.data_file
-        iceberg_log.add_deletes(table, iceberg_log.position_deletes(table, {file.file_path: [4, 19]}, file))
+        iceberg_tables.add_deletes(table, iceberg_tables.position_deletes(table, {file.file_path: [4, 19]}, file))
         rows = living(live_files("iceberg:cat/ns.t", TableAccess(warehouse.properties)))
         assert rows["id"].to_pylist() == [i for i in range(19) if i != 4]
     finally:

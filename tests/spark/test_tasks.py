@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import adversary
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import leftovers, write_keys
+from support import disguised_changes
+from support.samples import leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.edit.plan import Request
@@ -105,10 +105,10 @@ class AnyJob(tasks.Job):
 def two_versions() -> tuple[bytes, bytes]:
     table = pa.table({"id": np.random.default_rng(7).integers(0, 1 << 60, 5000)})
     old, new = (
-        adversary.written(one, write_statistics=False, row_group_size=2000)
-        for one in (table, adversary.replaced(table, "id", 2500, PLANTED))
+        disguised_changes.written(one, write_statistics=False, row_group_size=2000)
+        for one in (table, disguised_changes.replaced(table, "id", 2500, PLANTED))
     )
-    assert adversary.looks_alike(old, new)
+    assert disguised_changes.looks_alike(old, new)
     return old, new
 
 
@@ -125,7 +125,7 @@ def filters_of(path: str, job: AnyJob, rewrite: Callable[[], None]) -> tasks.Row
     return made
 
 
-@pytest.mark.parametrize("rewrite", adversary.REWRITES)
+@pytest.mark.parametrize("rewrite", disguised_changes.REWRITES)
 @pytest.mark.parametrize("proof", ["token", "checksums"])
 def test_filters_of_other_bytes_are_never_put_in(
     proof: str, rewrite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +136,7 @@ def test_filters_of_other_bytes_are_never_put_in(
     old, new = two_versions()
     path = tmp_path / "a.parquet"
     path.write_bytes(old)
-    made = filters_of(str(path), AnyJob(Storages(), REQUEST), lambda: adversary.REWRITES[rewrite](path, new))
+    made = filters_of(str(path), AnyJob(Storages(), REQUEST), lambda: disguised_changes.REWRITES[rewrite](path, new))
     assert (made["status"], made["filters"], made["error"]) == ("done", 3, None)
     assert {one.status for one in parquet_bloom.verify(path).files[0].filters} == {"right"}
     assert parquet_bloom.read_table(path, f"id = {PLANTED}").num_rows == 1

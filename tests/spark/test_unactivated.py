@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clusters import connect_server, without_package
-from samples import write_keys
-from sparks import need_spark
+from support.samples import write_keys
+from support.spark_needed import need_spark
 
 import parquet_bloom
 

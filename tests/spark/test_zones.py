@@ -30,7 +30,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_the_same_index_as_on_one_machine(spark: Any, data: Path, tmp_path: Path) -> None:
-    from lance_data import content
+    from support.lance_data import content
 
     from parquet_bloom import lance
     from parquet_bloom.spark import build_zone_index
@@ -66,8 +66,8 @@ def test_what_cannot_be_built_is_told_before_any_work(spark: Any, data: Path, tm
 
 def test_the_live_files_of_a_table(spark: Any, tmp_path: Path) -> None:
     pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
-    import delta_tables as made
-    from lance_data import content
+    from support import delta_tables as made
+    from support.lance_data import content
 
     from parquet_bloom import lance
     from parquet_bloom.spark import build_zone_index

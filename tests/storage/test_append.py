@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import adversary
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import keys_table, leftovers, write_keys
+from support import disguised_changes
 from support.commands import command
-from torn import KILLED, Torn
+from support.samples import keys_table, leftovers, write_keys
+from support.torn_append import KILLED, Torn
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, StorageError
@@ -314,15 +314,15 @@ def test_what_another_program_appends_meanwhile_is_not_written_over(
 def test_a_body_that_got_other_values_meanwhile_stays_as_it_is(torn: Torn, whole: bool) -> None:
     """Between the crash and the next run: inode, size, times and the old footer are as they were."""
     table = pa.table({"id": range(5000), "name": ["n"] * 5000})
-    torn.old = adversary.written(table, write_statistics=False)
-    new = adversary.written(adversary.replaced(table, "id", 2500, -1), write_statistics=False)
-    assert adversary.looks_alike(torn.old, new)
+    torn.old = disguised_changes.written(table, write_statistics=False)
+    new = disguised_changes.written(disguised_changes.replaced(table, "id", 2500, -1), write_statistics=False)
+    assert disguised_changes.looks_alike(torn.old, new)
     torn.path.write_bytes(torn.old)
     parquet_bloom.add_filters(torn.path, torn.path.with_name("new"), columns=["id"], placement="tail", sync=False)
     torn.tail = torn.path.with_name("new").read_bytes()[len(torn.old) :]
     behind = torn.tail if whole else torn.tail[:1000]
     torn.tear(behind)
-    adversary.in_place(torn.path, new + behind)
+    disguised_changes.in_place(torn.path, new + behind)
     if whole:
         parquet_bloom.remove_filters(torn.path, in_place=True, sync=False)
         assert torn.path.read_bytes() == new

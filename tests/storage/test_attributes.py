@@ -8,9 +8,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from command_errors import error_lines
-from samples import NOBODY, as_nobody, digest, open_to_all, write_keys
-from support.commands import command
+from support.commands import command, error_lines
+from support.samples import NOBODY, as_nobody, digest, open_to_all, write_keys
 
 import parquet_bloom
 from parquet_bloom.output.atomic_file import followed

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from support.commands import command
+from support.commands import command, error_lines
 
 import parquet_bloom
 from parquet_bloom import DamagedFileError, FileChangedError, StorageError

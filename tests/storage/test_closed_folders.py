@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from samples import NOBODY, as_nobody, open_to_all, write_keys
+from support.samples import NOBODY, as_nobody, open_to_all, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from samples import digest, leftovers, write_keys
+from support.commands import error_lines
+from support.samples import digest, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.cli import run

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from samples import NOBODY, as_nobody, keys_table, open_to_all
-from torn import KILLED, Torn
+from support.samples import NOBODY, as_nobody, keys_table, open_to_all
+from support.torn_append import KILLED, Torn
 
 import parquet_bloom
 from parquet_bloom.errors import NotParquetError, StorageError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from google_store import NAMES, filled, serving, settings
 from pyarrow import fs
-from samples import ROW_GROUPS, keys_table, write_keys
+from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import TableFormatError

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from samples import as_nobody, digest, leftovers, open_to_all, write_keys
+from support.samples import as_nobody, digest, leftovers, open_to_all, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, StorageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from samples import no_listing_of
+from support.samples import no_listing_of
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.storage.paths import expand, locate, targets

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from images import mounted
-from samples import leftovers
+from support.file_systems import mounted
+from support.samples import leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import StorageError

@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
 from object_store import ObjectStore, Request, serving
 from pyarrow import fs
-from samples import ROW_GROUPS, keys_table, leftovers, write_keys
-from support.commands import command
+from support.commands import command, error_lines
+from support.samples import ROW_GROUPS, keys_table, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.cli import run

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from images import mounted
-from samples import keys_table, leftovers, write_keys
-from torn import KILLED
+from support.file_systems import mounted
+from support.samples import keys_table, leftovers, write_keys
+from support.torn_append import KILLED
 
 import parquet_bloom
 

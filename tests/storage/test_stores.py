@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import fs
-from samples import write_keys
+from support.samples import write_keys
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.storage.open_file import OpenFile

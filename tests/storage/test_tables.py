@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from samples import ROW_GROUPS, ROWS, digest, write_keys
+from support.commands import error_lines
+from support.samples import ROW_GROUPS, ROWS, digest, write_keys
 
 import parquet_bloom
 from parquet_bloom import lance

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ducklakes import Lake
-from iceberg_log import Warehouse
-from other_duckdb import Asked, duckdb_with
+from support.duckdb_process import Asked, duckdb_with
+from support.ducklake_tables import Lake
+from support.iceberg_tables import Warehouse
 
 
 @pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])

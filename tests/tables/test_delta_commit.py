@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import delta_tables as made
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from object_store import SECRET, ObjectStore, options_of
-from other_duckdb import Asked
+from support import delta_tables as made
+from support.duckdb_process import Asked
 from test_delta_snapshot import rows_of, texts_of
 
 import parquet_bloom
@@ -220,7 +220,7 @@ def test_what_a_killed_run_left_of_a_trial_goes_with_the_next(tmp_path):
         "from parquet_bloom.tables.delta.commit import deltalake\n"
         "class Killed:\n"
         "    def __getattr__(self, name): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "commit.respelled(deltalake() if sys.argv[1:] else Killed(), ['a.parquet'])\n"
+        "commit.reencoded_paths(deltalake() if sys.argv[1:] else Killed(), ['a.parquet'])\n"
     )
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     killed = subprocess.run([sys.executable, "-c", code], env=environment)

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import delta_tables as made
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from support import delta_tables as made
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError

@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 from urllib.parse import unquote
 
-import delta_tables as made
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from support import delta_tables as made
 from table_judges import Asked, hold
 from test_table_answers import delta_rows
 

@@ -11,10 +11,10 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-import delta_tables as made
 import numpy as np
 import pyarrow as pa
 import pytest
+from support import delta_tables as made
 
 import parquet_bloom as pb
 from parquet_bloom.source.snapshot import FileBounds

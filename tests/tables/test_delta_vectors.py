@@ -7,12 +7,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import delta_tables as made
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from other_duckdb import Asked
+from support import delta_tables as made
+from support.duckdb_process import Asked
 from test_delta_snapshot import rows_of
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError

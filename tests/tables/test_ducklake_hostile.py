@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from ducklakes import Lake, fill, sorted_rows
+from support.ducklake_tables import Lake, fill, sorted_rows
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError

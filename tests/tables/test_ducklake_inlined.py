@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from ducklakes import Lake, live_rows, sorted_rows, unsound
 from pyarrow import fs
+from support.ducklake_tables import Lake, live_rows, sorted_rows, unsound
 
 import parquet_bloom as pb
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError

@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows, unsound
+from support.ducklake_tables import DuckLakeError, Lake, live_rows, sorted_rows, unsound
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.source.names import TableAccess
@@ -224,7 +225,7 @@ class History:
         return inlined
 
 
-@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.more) for seed in range(3, 13))])
+@pytest.mark.parametrize("seed", [2, *more_then_slow(range(3, 13), 3)])
 def test_snapshots_of_random_histories_are_those_of_ducklake(seed, tmp_path):
     lake = Lake(tmp_path, sqlite=seed % 2 == 0)
     history = History(lake, seed)

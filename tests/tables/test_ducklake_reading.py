@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ducklakes import NOTHING_INLINED, DuckLakeError, Lake, live_rows, sorted_rows, stored_rows, unsound
+from support.ducklake_tables import NOTHING_INLINED, DuckLakeError, Lake, live_rows, sorted_rows, stored_rows, unsound
 
 from parquet_bloom import read_table
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError

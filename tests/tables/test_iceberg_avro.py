@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from iceberg_log import SCHEMA, Warehouse, append, rows_of
 from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
+from support.iceberg_tables import SCHEMA, Warehouse, append, rows_of
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError

@@ -14,23 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from iceberg_log import (
-    BY_NAME,
-    SCHEMA,
-    Warehouse,
-    add_deletes,
-    append,
-    as_version_3,
-    by_text,
-    data_file,
-    entries,
-    equality_deletes,
-    live_rows,
-    position_deletes,
-    rows_of,
-    scanned,
-)
-from other_duckdb import Asked
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
@@ -50,6 +33,23 @@ from pyiceberg.types import (
     UUIDType,
 )
 from sqlalchemy.exc import OperationalError
+from support.duckdb_process import Asked
+from support.iceberg_tables import (
+    BY_NAME,
+    SCHEMA,
+    Warehouse,
+    add_deletes,
+    append,
+    as_version_3,
+    by_text,
+    data_file,
+    entries,
+    equality_deletes,
+    live_rows,
+    position_deletes,
+    rows_of,
+    scanned,
+)
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import Warehouse, append, by_text, data_file
 from pyiceberg.manifest import DATA_FILE_TYPE
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
+from support.iceberg_tables import Warehouse, append, by_text, data_file
 
 import parquet_bloom as pb
 

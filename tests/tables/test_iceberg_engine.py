@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import Warehouse
-from iceberg_spark import PACKAGES, IcebergSpark, IcebergSparkError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from support.iceberg_spark import PACKAGES, IcebergSpark, IcebergSparkError
+from support.iceberg_tables import Warehouse
 
 from parquet_bloom.facts.known import (
     CANNOT_ASK,

@@ -11,17 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import (
-    Warehouse,
-    add_deletes,
-    append,
-    by_text,
-    data_file,
-    entries,
-    equality_deletes,
-    live_rows,
-    position_deletes,
-)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -40,6 +29,17 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
     UUIDType,
+)
+from support.iceberg_tables import (
+    Warehouse,
+    add_deletes,
+    append,
+    by_text,
+    data_file,
+    entries,
+    equality_deletes,
+    live_rows,
+    position_deletes,
 )
 
 from parquet_bloom.errors import TableFormatError

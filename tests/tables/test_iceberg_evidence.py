@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-import iceberg_log
 import pytest
-from iceberg_log import Warehouse, append, by_text, live_rows, number, stored_rows
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -49,6 +47,8 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+from support import iceberg_tables
+from support.iceberg_tables import Warehouse, append, by_text, live_rows, number, stored_rows
 
 from parquet_bloom.format.values import operand
 from parquet_bloom.source.columns import leaves_of
@@ -222,7 +222,7 @@ def test_no_text_is_lost_to_a_row_group_without_bounds(warehouse: Warehouse) -> 
     rows = [{"string": value, "int": 1} for value in ["a"] * 4 + ["z" * 5000] * 4]
     append(warehouse.load(), rows, row_group_size=4)
     snapshot = warehouse.read()
-    [entry] = iceberg_log.entries(warehouse.load())
+    [entry] = iceberg_tables.entries(warehouse.load())
     assert entry.data_file.upper_bounds[1] == b"a", "the log says what is not so"
     assert outside(snapshot) == []
     assert snapshot.files[0].bounds[("int",)].upper == 1, "other bounds stay evidence"

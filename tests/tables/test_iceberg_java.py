@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from fetched import fetched, unavailable
-from iceberg_log import Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
+from support.iceberg_tables import Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
+from support.pip_packages import fetched, unavailable
 from test_iceberg_commits import changed
 
 PACKAGE = "bodo-iceberg-connector==2026.10"

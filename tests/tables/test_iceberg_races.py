@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
-from iceberg_log import Warehouse
-from iceberg_spark import IcebergSpark, IcebergSparkError
-from postgres import JDBC, Postgres
+from support.iceberg_spark import IcebergSpark, IcebergSparkError
+from support.iceberg_tables import Warehouse
+from support.postgres import JDBC, Postgres
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError

@@ -17,7 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import (
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StructType, TimestamptzType
+from support.iceberg_tables import (
     BY_NAME,
     SCHEMA,
     Warehouse,
@@ -33,12 +39,6 @@ from iceberg_log import (
     rows_of,
     scanned,
 )
-from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StructType, TimestamptzType
 
 import parquet_bloom as pb
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, TableFormatError

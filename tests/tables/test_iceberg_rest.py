@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import urllib3
-from iceberg_log import SCHEMA, Warehouse, append, rows_of
 from pyiceberg.table import CommitTableRequest
+from support.iceberg_tables import SCHEMA, Warehouse, append, rows_of
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, UnknownCommitError

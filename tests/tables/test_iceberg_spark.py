@@ -2,7 +2,7 @@
 
 Iceberg's Java library makes position deletes and, in format version 3, deletion vectors; it evolves schemas and
 partitions, writes Bloom filters and uses those it finds. Here all of it meets `check`, `read`, `count`, `add` and
-`remove`. The jar is for Spark 3.5 (tests/iceberg_spark.py).
+`remove`. The jar is for Spark 3.5 (tests/support/iceberg_spark.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
-from iceberg_spark import IcebergSpark, IcebergSparkError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from shares import more_then_slow
+from support.iceberg_spark import IcebergSpark, IcebergSparkError
+from support.iceberg_tables import Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
+from support.repeats import more_then_slow
 from table_judges import Asked, texts
 from test_iceberg_equality import KINDS as EQUAL_KINDS
 from test_iceberg_equality import SCHEMA as EQUAL_SCHEMA

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from iceberg_log import SCHEMA, Warehouse, append, rows_of
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
+from support.iceberg_tables import SCHEMA, Warehouse, append, rows_of
 
 import parquet_bloom as pb
 from parquet_bloom.errors import TableFormatError

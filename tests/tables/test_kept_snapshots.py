@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import delta_tables as made
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from shares import more_then_slow
+from support import delta_tables as made
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.errors import TableFormatError

@@ -19,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_tables import add, commit, field, file_of, metadata, protocol
-from ducklakes import Lake
-from iceberg_log import Warehouse
-from listener import hostile_names, listening
 from pyiceberg.manifest import write_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
+from support.delta_tables import add, commit, field, file_of, metadata, protocol
+from support.ducklake_tables import Lake
+from support.iceberg_tables import Warehouse
+from support.loopback import hostile_names, listening
 
 import parquet_bloom
 from parquet_bloom.cli import run

@@ -10,17 +10,17 @@ from random import Random
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-import delta_tables as made
-import iceberg_log
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from ducklakes import Lake
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
-from shares import more_then_slow
+from support import delta_tables as made
+from support import iceberg_tables
+from support.ducklake_tables import Lake
+from support.repeats import more_then_slow
 from table_judges import Asked, Values, hold
 
 import parquet_bloom
@@ -155,7 +155,7 @@ class IcebergTable(Growing):
     def __init__(self, root: Path, rng: Random) -> None:
         super().__init__(rng, (0, 0.2))
         root.mkdir()
-        self.lake = iceberg_log.Warehouse(root)
+        self.lake = iceberg_tables.Warehouse(root)
         self.options = {"catalog_properties": self.lake.properties}
         schema = pa.schema(
             [("row", pa.int64()), ("n", pa.int32()), ("s", pa.string()), ("d", pa.date32()), ("p", pa.string()),
@@ -167,7 +167,7 @@ class IcebergTable(Growing):
         }  # fmt: skip
 
     def append(self) -> None:
-        iceberg_log.append(self.table, self.rows(), row_group_size=self.rng.choice([3, 100]))
+        iceberg_tables.append(self.table, self.rows(), row_group_size=self.rng.choice([3, 100]))
 
     def change(self) -> None:
         name = self.rng.choice(list(self.values))
@@ -211,13 +211,13 @@ class IcebergTable(Growing):
         return {part.source_id for spec in self.table.specs().values() for part in spec.fields}
 
     def delete_positions(self) -> None:
-        for entry in iceberg_log.entries(self.table):
+        for entry in iceberg_tables.entries(self.table):
             if self.rng.random() < 0.5:
                 file = entry.data_file
                 gone = [at for at in range(file.record_count) if self.rng.random() < 0.3]
                 if gone:
-                    deleted = iceberg_log.position_deletes(self.table, {file.file_path: gone}, file)
-                    iceberg_log.add_deletes(self.table, deleted)
+                    deleted = iceberg_tables.position_deletes(self.table, {file.file_path: gone}, file)
+                    iceberg_tables.add_deletes(self.table, deleted)
 
     def whole(self) -> pa.Table:
         whole = self.lake.load().scan().to_arrow()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import delta_tables as made
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from ducklakes import Lake
-from iceberg_log import (
+from support import delta_tables as made
+from support.ducklake_tables import Lake
+from support.iceberg_tables import (
     SCHEMA,
     Warehouse,
     add_deletes,

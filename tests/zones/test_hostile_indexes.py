@@ -19,9 +19,8 @@ import lance.file
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from corpus import FIXTURES
-from support.commands import command
+from support.commands import command, error_lines
+from support.corpus import FIXTURES
 
 import parquet_bloom
 import parquet_bloom.lance as zones

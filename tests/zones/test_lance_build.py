@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from corpus import vector_file
-from lance_data import KINDS, REFUSED, content, lance, their_index, values
+from support.corpus import vector_file
+from support.lance_data import KINDS, REFUSED, content, lance, their_index, values
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RefusedTypeError, RequestError, StorageError
 from parquet_bloom.format import lance as form

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from corpus import vector_file
-from lance_data import KINDS, lance, their_index, values
-from support.commands import command
+from support.commands import command, error_lines
+from support.corpus import vector_file
+from support.lance_data import KINDS, lance, their_index, values
 
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from command_errors import error_lines
-from lance_data import lance, values
-from support.commands import command
+from support.commands import command, error_lines
+from support.lance_data import lance, values
 
 import parquet_bloom
 import parquet_bloom.lance as zones

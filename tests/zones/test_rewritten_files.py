@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import adversary
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import disguised_changes
+from support.repeats import more_then_slow
 
 import parquet_bloom
 import parquet_bloom.lance as zones
@@ -37,9 +38,9 @@ def nothing_remembered() -> None:
 def two_versions(rows: int = 5000) -> tuple[bytes, bytes]:
     """pyarrow's defaults, and one value corrected."""
     table = pa.table({"id": np.random.default_rng(7).integers(0, 1 << 60, rows)})
-    old = adversary.written(table)
-    new = adversary.written(adversary.replaced(table, "id", rows // 2, PLANTED))
-    assert adversary.looks_alike(old, new)
+    old = disguised_changes.written(table)
+    new = disguised_changes.written(disguised_changes.replaced(table, "id", rows // 2, PLANTED))
+    assert disguised_changes.looks_alike(old, new)
     return old, new
 
 
@@ -57,7 +58,7 @@ def checksums(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return taken
 
 
-@pytest.mark.parametrize("rewrite", adversary.REWRITES)
+@pytest.mark.parametrize("rewrite", disguised_changes.REWRITES)
 def test_a_rewritten_file_is_refused_by_whatever_opens_it(rewrite: str, tmp_path: Path) -> None:
     old, new = two_versions()
     path = tmp_path / "data/a.parquet"
@@ -65,7 +66,7 @@ def test_a_rewritten_file_is_refused_by_whatever_opens_it(rewrite: str, tmp_path
     path.write_bytes(old)
     zones.build_index(tmp_path / "data", ["id"], tmp_path / "index", sync=False)
     assert parquet_bloom.read_table(path, f"id = {PLANTED}", index=tmp_path / "index").num_rows == 0
-    adversary.REWRITES[rewrite](path, new)
+    disguised_changes.REWRITES[rewrite](path, new)
     assert parquet_bloom.read_table(path, f"id = {PLANTED}").num_rows == 1
     wanted = r"a.parquet: is not as it was when .*: column id of row group 0 has other bytes; build the index again"
     for call in (
@@ -76,11 +77,11 @@ def test_a_rewritten_file_is_refused_by_whatever_opens_it(rewrite: str, tmp_path
     ):
         with pytest.raises(StaleIndexError, match=wanted):
             call()
-    adversary.REWRITES[rewrite](path, old)
+    disguised_changes.REWRITES[rewrite](path, old)
     assert zones.verify_index(tmp_path / "index")[0].status == "right", "the old bytes are back"
 
 
-@pytest.mark.parametrize("rewrite", adversary.REWRITES)
+@pytest.mark.parametrize("rewrite", disguised_changes.REWRITES)
 def test_a_file_that_is_rewritten_at_once_is_refused(rewrite: str, tmp_path: Path) -> None:
     """Written, indexed and written again in a moment, in which the kernel's clock may stand still."""
     old, new = two_versions(200)
@@ -89,7 +90,7 @@ def test_a_file_that_is_rewritten_at_once_is_refused(rewrite: str, tmp_path: Pat
     for _ in range(5):
         path.write_bytes(old)
         zones.build_index(tmp_path / "data", ["id"], tmp_path / "index", overwrite=True, sync=False)
-        adversary.REWRITES[rewrite](path, new)
+        disguised_changes.REWRITES[rewrite](path, new)
         with pytest.raises(StaleIndexError):
             parquet_bloom.read_table(path, f"id = {PLANTED}", index=tmp_path / "index")
 
@@ -108,7 +109,7 @@ def test_a_file_that_is_rewritten_while_it_is_indexed_gives_no_index(
     def rewriting(*arguments: Any) -> int:
         calls.append(arguments)
         if len(calls) == (1 if proof == "token" else 2):  # its values are decoded by then
-            adversary.in_place(path, new)
+            disguised_changes.in_place(path, new)
         return real(*arguments)
 
     monkeypatch.setattr(content, "chunk_crc", rewriting)
@@ -238,15 +239,16 @@ def rewrites_of(seed: int) -> Iterator[tuple[bytes, bytes, Any]]:
             continue
         try:
             old, new = (
-                adversary.written(one, **options) for one in (table, adversary.replaced(table, "c", row, value))
+                disguised_changes.written(one, **options)
+                for one in (table, disguised_changes.replaced(table, "c", row, value))
             )
         except pa.ArrowInvalid:
             continue
-        if adversary.looks_alike(old, new):
+        if disguised_changes.looks_alike(old, new):
             yield old, new, value
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.more) for seed in range(4, 40))])
+@pytest.mark.parametrize("seed", [*range(4), *more_then_slow(range(4, 40), 8)])
 def test_no_row_is_lost_to_a_random_rewrite(seed: int, tmp_path: Path) -> None:
     cases = list(rewrites_of(seed))
     assert len(cases) >= 5, "most random files have a rewrite that looks alike"
@@ -257,7 +259,7 @@ def test_no_row_is_lost_to_a_random_rewrite(seed: int, tmp_path: Path) -> None:
         zones.build_index(path, ["c"], index, items=chance.choice([10, 8192]), sync=False)
         where = f"c = {value!r}"
         assert parquet_bloom.read_table(path, where, index=index).num_rows == 0
-        adversary.REWRITES[chance.choice(list(adversary.REWRITES))](path, new)
+        disguised_changes.REWRITES[chance.choice(list(disguised_changes.REWRITES))](path, new)
         wanted = parquet_bloom.read_table(path, where, use_filters=False)
         assert wanted.num_rows == 1
         try:
@@ -294,7 +296,7 @@ def test_an_object_that_is_rewritten_is_refused(store: Any, bucket: str, tmp_pat
 
 def test_an_object_is_read_once_to_build(store: Any, bucket: str, tmp_path: Path) -> None:
     table = pa.table({"id": np.random.default_rng(3).integers(0, 1 << 60, 200_000), "more": range(200_000)})
-    data = adversary.written(table, row_group_size=50_000)
+    data = disguised_changes.written(table, row_group_size=50_000)
     store.put(f"{bucket}/a.parquet", data)
     store.wire.clear()
     zones.build_index(f"{bucket}/a.parquet", ["id"], tmp_path / "index", filesystem=store.filesystem, sync=False)

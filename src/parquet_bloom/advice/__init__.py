@@ -1,1 +1,1 @@
-"""Which columns gain by filters, at which rate, at what cost."""
+"""Names the columns that gain by filters, the rate of each, and its cost."""

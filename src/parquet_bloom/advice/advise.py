@@ -146,7 +146,7 @@ def _sampled_filters(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int
 
 @dataclass(slots=True)
 class QueryLog:
-    """What a log of queries asks for.
+    """The predicates of a log of queries, counted by column.
 
     queries  how many were understood; `lost` how many were not
     asked    a column's name -> how many queries could be answered by a filter on it
@@ -241,7 +241,7 @@ _ALREADY = 0.99  # of its row groups have a filter: nothing is to be added
 
 @dataclass(slots=True, repr=False)
 class ColumnAdvice(Result):
-    """What is advised for one column. Figures are intervals: (low, likely, high).
+    """The advice for one column. Figures are intervals: (low, likely, high).
 
     advised       whether filters are worth their bytes; `reason` says why not
     null_share    of its values; with_filter: the share of its row groups that have a filter today
@@ -280,7 +280,7 @@ class ColumnAdvice(Result):
 
 @dataclass(slots=True, repr=False)
 class Advice(Result):
-    """What is advised for a data set.
+    """The advice for a data set.
 
     files, row_groups, bytes, rows  of all of it; where there are more than 500 files, carried on from 500 of them
     footers_read  of how many files the footer was read
@@ -370,7 +370,7 @@ def advise_on(
     engine: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Advice:
-    """`advise` where the files are found, and the log of queries is read, already; named: what commands call them."""
+    """`advise` over files that were found, with a log of queries that was read; `named` is the source for commands."""
     data, failed = _read(found)
     with data:
         scale = data.scale

@@ -1,4 +1,4 @@
-"""What is read for an advice: footers, a sample of each column in a few row groups, and the filters of these."""
+"""Reads footers, a sample of each column in a few row groups, and the filters of these: all that an advice needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_FOOTERS = 500
 
 @dataclass(slots=True)
 class Survey:
-    """A data set as far as an advice looks at it.
+    """The part of a data set that an advice reads.
 
     files      how many there are; of `read` of them, evenly spread, the footer was read
     outlines   of these
@@ -111,7 +111,7 @@ def evenly_spread(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def survey_column(data: Survey, leaf: Leaf) -> ColumnSurvey | None:
-    """What the data set shows of a column (edit.gain.estimate); None where no row group has a value.
+    """Estimate a column by its samples (edit.gain.estimate); None where no row group has a value.
 
     Raises FileError and its kinds where a sample does not decode.
     """
@@ -157,7 +157,7 @@ _SLOWER, _FASTER = 2.0, 0.6  # than the sample: the whole is decoded by several 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Gain(Brief):
-    """What one lookup is spared by filters, beyond what bounds spare it; shares are of all row groups.
+    """The row groups that filters spare one lookup, beyond those that bounds spare it; shares are of all row groups.
 
     row_groups   share of the row groups
     bytes        compressed bytes of these
@@ -171,7 +171,7 @@ class Gain(Brief):
 
 
 class Whole(NamedTuple):
-    """The data set that gains are told of: its row groups, their compressed bytes, the columns of one."""
+    """The size of a data set: its row groups, their compressed bytes, the columns of one."""
 
     row_groups: int
     bytes: int
@@ -212,7 +212,7 @@ def _in_vain(found: Estimate) -> int:
 
 
 def filter_bytes(found: Estimate, fpp: float, scale: float) -> Interval:
-    """What filters on all row groups take, headers included, at this rate or by `--fpp auto`.
+    """Bytes of filters on all row groups, headers included, at this rate or by `--fpp auto`.
 
     Sizes are powers of two, so a few values may double one.
     """
@@ -222,7 +222,7 @@ def filter_bytes(found: Estimate, fpp: float, scale: float) -> Interval:
 
 
 def seconds(found: Estimate, scale: float) -> Interval:
-    """What decoding and hashing the column takes here, with all processors."""
+    """Seconds to decode and hash the column on this machine, with all processors."""
     quickest = min(sample.seconds for sample in found.samples)  # the first one also compiles
     likely = quickest * float(found.chunks.values.sum()) * scale / processors()
     return Interval(likely * _FASTER, likely, likely * _SLOWER)

@@ -56,7 +56,7 @@ _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 p
 
 
 class _Commands(Commands):
-    """Loads a command's module when it is asked for: `--help` must not wait for pyarrow."""
+    """Loads a command's module when it runs: `--help` must not wait for pyarrow."""
 
     sections: ClassVar[Mapping[str, Sequence[str]]] = {
         "Make filters": ("advise", "add", "remove"),
@@ -85,7 +85,7 @@ class _Commands(Commands):
 
 
 class _ReaderGone(Exception):
-    """Whoever read our output has seen enough."""
+    """The program that reads our output has closed it."""
 
 
 class _Interrupted(Exception):
@@ -140,12 +140,12 @@ def run(arguments: list[str] | None = None) -> int:
             return 128 + (number or signal.SIGINT)
         status = _report_error(error)
         if status:
-            _tell_programs(error, status, _format(given))
+            _print_for_programs(error, status, _format(given))
         return status
 
 
 def _interrupted_text(arguments: list[str]) -> str:
-    """What an interrupted command leaves, as far as its words tell whether it changes a table."""
+    """The state after an interrupted command, as far as its words show whether it changes a table."""
     names = [word for word in arguments if not word.startswith("-")][:2]  # as spark add
     if {"add", "remove"}.intersection(names) and any(word.startswith(_TABLES) for word in arguments):
         return "commits that were made stay, and no reader sees what was not committed; run it again to go on"
@@ -153,14 +153,14 @@ def _interrupted_text(arguments: list[str]) -> str:
 
 
 def _format(arguments: list[str]) -> str:
-    """What a command was to print, as far as its words tell: "json", "github" or "text"."""
+    """The format that the options of a command set: "json", "github" or "text"."""
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
     last = next((b for a, b in zip(words[-2::-1], words[:0:-1], strict=True) if a == "--output-format"), "")
     last = next((w.partition("=")[2] for w in words if w.startswith("--output-format=")), last)
     return "json" if "--json" in words else last or "text"
 
 
-def _tell_programs(error: BaseException, status: int, form: str) -> None:
+def _print_for_programs(error: BaseException, status: int, form: str) -> None:
     """The error once more on standard output, where a program reads it: as a document, or as an annotation."""
     text = str(error)
     if isinstance(error, ParquetBloomError):
@@ -178,7 +178,7 @@ def _tell_programs(error: BaseException, status: int, form: str) -> None:
 
 
 def _without_traceback(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without --traceback, which may stand anywhere before "--"; and whether it was given."""
+    """The arguments without --traceback, which may stand anywhere before "--"; and whether it was among them."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     left = [a for a in arguments[:end] if a != "--traceback"]
     return left + arguments[end:], len(left) < end

@@ -1,4 +1,4 @@
-"""What the commands share: options, lines for people, JSON, warnings, the closing count of failures."""
+"""Shared by the commands: options, lines for people, JSON, warnings, the closing count of failures."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def split_names(text: str | None) -> list[str]:
 
 
 def output_options(function: F) -> F:
-    """Where a new version of a file goes, and how."""
+    """Options for the place of a new version, and how it is written."""
     for option in reversed(
         (
             click.option(
@@ -169,7 +169,7 @@ def _properties(ctx: click.Context, param: click.Parameter, values: tuple[str, .
 
 
 def table_options(function: F) -> F:
-    """What is said of a table beside its name."""
+    """Options of a table beside its name."""
     for option in (
         click.option(
             "--allow-root",
@@ -220,7 +220,7 @@ sources_argument = click.argument("sources", nargs=-1, required=True, type=FILE,
 
 
 def none_if_empty(values: Sequence[str]) -> list[str] | None:
-    """Give None for an option that was not given, so that the library takes its default."""
+    """Return None for an option without a value, so that the library takes its default."""
     return list(values) or None
 
 
@@ -245,7 +245,7 @@ def form_as_value(function: F) -> F:
 
 
 def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:
-    """Raises RequestError for a form that there is not, and where another than statistics is given a style."""
+    """Raises RequestError for an unknown form, and for a style of another form than statistics."""
     from parquet_bloom.format.forms.known import format_named
     from parquet_bloom.format.properties import parse_properties
 
@@ -277,13 +277,13 @@ def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[
 
 
 def option_of(parameter: Parameter) -> str:
-    """What the command line calls a parameter: overwrite=True is --overwrite."""
+    """The option of the command line for a parameter: overwrite=True is --overwrite."""
     option = _OPTIONS.get(parameter.name) or f"--{parameter.name.replace('_', '-')}"
     return option if parameter.value in (None, True) else f"{option} {shlex.quote(str(parameter.value))}"
 
 
 def quiet() -> bool:
-    """Whether --quiet was given: only errors are told, and what programs read."""
+    """Whether --quiet is set: only errors are printed, and output for programs."""
     return talk.quiet
 
 
@@ -310,8 +310,8 @@ def _echo(text: str, file: IO[str]) -> None:
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
-    """Print an error on stderr, and `more` lines below it that show a spot in a text."""
-    _tell("parquet-bloom: ", "red", text, more)
+    """Print an error on stderr, and `more` lines below it that mark a position in a text."""
+    _print_line("parquet-bloom: ", "red", text, more)
 
 
 def suggest(errors: Iterable[Exception]) -> None:
@@ -325,22 +325,22 @@ def suggest(errors: Iterable[Exception]) -> None:
 
     found = dict.fromkeys(hint for hint in map(hint_of, errors) if hint)
     for hint in list(found)[:MOST_REASONS]:
-        _tell("  hint: ", "dim", hint)
+        _print_line("  hint: ", "dim", hint)
 
 
 def note(text: str) -> None:
     """Print a warning or a note on stderr, but not with --quiet."""
     if not talk.quiet:
-        _tell("parquet-bloom: ", "magenta", text)
+        _print_line("parquet-bloom: ", "magenta", text)
 
 
 def aside(text: str) -> None:
     """Print a line on stderr that goes with what is on standard output, but not with --quiet."""
     if not talk.quiet:
-        _tell("", "", text)
+        _print_line("", "", text)
 
 
-def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
+def _print_line(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
     """A line on stderr, folded on terminals alone, with nothing that one would obey and no secret of a URI."""
     first, *rest = (visible(without_secret(worded(line, option_of))) for line in (text, *more))
     width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED
@@ -403,19 +403,19 @@ def gate_status(gates: Sequence[Gate], otherwise: int) -> int:
 
 
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:
-    """Name the parts of a predicate that could tell nothing."""
+    """Name the parts of a predicate that could not skip anything."""
     for part, reason in unused:
         note(f"not used to skip: {part}: {reason}")
 
 
 def say_notes(notes: Sequence[str]) -> None:
-    """Tell what is known of tables that files belong to."""
+    """Print notes on tables that files belong to."""
     for text in notes:
         note(f"note: {text}")
 
 
 def say_table_notes(sources: Sequence[str], report: Any) -> None:
-    """Tell the notes on a table that is changed; of files a warning said them."""
+    """Print the notes on a table that is changed; of files a warning said them."""
     from parquet_bloom.source.names import named_table
 
     if named_table(sources) is not None:
@@ -423,7 +423,7 @@ def say_table_notes(sources: Sequence[str], report: Any) -> None:
 
 
 def say_empty(sources: Sequence[str], report: Any) -> None:
-    """Say that a table has no file, of which a report has nothing to tell."""
+    """Say that a table has no file, so that a report is empty."""
     if not report.files and not report.failed:
         say(f"{', '.join(sources)}: has no data file")
 

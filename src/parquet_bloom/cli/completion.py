@@ -1,4 +1,4 @@
-"""`parquet-bloom completion`: what makes a shell complete commands, options, files and columns."""
+"""`parquet-bloom completion`: scripts that make a shell complete commands, options, files and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parquet-bloom explain`: what an error means, and what to do; no library call, the page is docs/errors.md."""
+"""`parquet-bloom explain`: the meaning of an error and its cure; no library call, the page is docs/errors.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parquet_bloom.report.text import width_of
 @click.command("explain", cls=Command)
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
-    """Tell what an error means, and what to do about it.
+    """Explain an error: its meaning and its cure.
 
     \b
     parquet-bloom explain

@@ -1,4 +1,4 @@
-"""How commands look: help pages, options that all have, in sections; near names of what is no command."""
+"""Help pages of commands, options that all of them have, in sections; near names for unknown commands."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class _Command(click.Command):
         self.more = [text for text in texts[1:] if text not in examples]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What it does, the examples, a line each, and the rest."""
+        """Write the purpose, the examples, a line each, and the rest."""
         self._format_beginning(formatter)
         self._format_more(formatter)
 
@@ -169,7 +169,7 @@ class Commands(_Command, click.Group):
         return super().resolve_command(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What it is for, and examples; the rest comes behind the commands."""
+        """Write the purpose and examples; the rest comes behind the commands."""
         self._format_beginning(formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -178,7 +178,7 @@ class Commands(_Command, click.Group):
         click.Command.format_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What there is to know of all commands."""
+        """Write the notes on all commands."""
         self._format_more(formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""Which words of a command name files, and which one is its predicate: `check FILES PREDICATE`, `read FILES PREDICATE`.
+"""Separates the files of a command line from its predicate: `check FILES PREDICATE`, `read FILES PREDICATE`.
 
     a.parquet "id = 42"        a.parquet is there, and the other word is SQL
     a.parquet b.parquet        both are files; check lacks a predicate
@@ -29,7 +29,7 @@ EXAMPLE = '"id = 42"'
 
 
 def kind_of(word: str) -> Kind:
-    """What a word is: a source, a path that is not there, a predicate, or a name that may be either."""
+    """The kind of a word: a source, a path that is not there, a predicate, or a name that may be either."""
     from parquet_bloom.storage.store import SUFFIXES
 
     if _ELSEWHERE.match(word) or os.path.lexists(word):

@@ -1,4 +1,4 @@
-"""The command as a process of its own: how much it tells, the signals that end it, and how it leaves."""
+"""The command as a process: how much it prints, the signals that end it, and its exit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _asked_at = 0.0
 
 
 class Talk:
-    """How much the command tells: `quiet`, errors alone; `verbose`, 1 what the library logs, 2 its steps as well."""
+    """How much the command prints: `quiet`, errors alone; `verbose`, 1 the library's log, 2 its steps as well."""
 
     quiet = False
     verbose = 0
@@ -27,7 +27,7 @@ talk = Talk()
 
 
 def listen() -> None:
-    """Take Control-C, SIGTERM and SIGHUP: work is given up, and what is unfinished goes."""
+    """Take Control-C, SIGTERM and SIGHUP: work ends, and unfinished files are removed."""
     for number in _SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup: it is ignored
             signal.signal(number, _stop)
@@ -45,12 +45,12 @@ def _stop(number: int, _: object) -> None:
 
 
 def ending_signal() -> int | None:
-    """The number of the signal that asked the command to end, or None."""
+    """The number of the signal that is to end the command, or None."""
     return _asked[0] if _asked else None
 
 
 def go_on() -> None:
-    """End the command between two steps of its work, where a signal asked for that.
+    """End the command between two steps of its work, after a signal.
 
     The exception of a signal is raised wherever the main thread is, and is lost where that is code which cannot
     fail: a finaliser, or a function that a C library calls back.

@@ -17,7 +17,7 @@ from parquet_bloom.report.text import cells, inert, painted, shortened, visible,
 from parquet_bloom.storage.display import without_secret
 
 if TYPE_CHECKING:
-    from parquet_bloom.spark.progress import JobProgress
+    from parquet_bloom.spark.sessions import JobProgress
     from parquet_bloom.storage.progress import Progress
 
 _LINE_EVERY = 10.0  # seconds
@@ -27,7 +27,7 @@ _BAR_CELLS, _BAR_LEAST = 20, 8
 
 
 class Watch:
-    """Shows the last thing it was told, until it is closed.
+    """Shows the last state that was reported, until it is closed.
 
         with Watch("verify") as watch:
             verify(files, progress=watch.files)
@@ -68,7 +68,7 @@ class Watch:
         self.close()
 
     def tell(self, text: str | Callable[[], str], share: float | None = None) -> None:
-        """What to show from now on.
+        """Set the text to show from now on.
 
         text   in words, or what makes the words when they are shown
         share  how much is done, 0 to 1; None: not known, so neither a bar nor the time left
@@ -86,7 +86,7 @@ class Watch:
         self._text = text
 
     def files(self, progress: Progress) -> None:
-        """Show the progress of a call of the library; to be given as its `progress`."""
+        """Show the progress of a call of the library, as its `progress`."""
         go_on()
         if progress.stage != self._done.stage or progress.share < (self._share or 0.0):  # another part of the work
             self._done = _Done(progress.stage)
@@ -95,7 +95,7 @@ class Watch:
         self.tell(lambda: f"{in_words(progress)}, {self._rate(progress)}".removesuffix(", "), progress.share)
 
     def counting(self, verb: str, steps: int, what: str) -> Callable[[str], None]:
-        """A callback that is told each step's name as it begins: "asking DuckDB, 1 of 6 engines"."""
+        """A callback for each step's name as it begins: "asking DuckDB, 1 of 6 engines"."""
         numbers = count()
 
         def begin(name: str) -> None:
@@ -152,7 +152,7 @@ class Watch:
             self._write(f"{self._name}: {', '.join(told)}\n")
 
     def _line(self, told: list[str]) -> str:
-        """What a terminal has room for: of what is told the middle gives way, then the bar, then all of it."""
+        """Fit one line to the terminal: shorten the text, then drop the bar, then everything."""
         room = width_of(self._file, least=1) - 1
         head = shortened(f"{self._name}: ", room)
         room -= cells(head)
@@ -168,7 +168,7 @@ class Watch:
         return f"{head}{done}{rest} {words}"
 
     def _time(self) -> str:
-        """00:40 left; what has passed where nothing is done yet, or nobody knows of how much."""
+        """The remaining time, as 00:40; the time so far where nothing is done yet, or the whole is unknown."""
         seconds = time.monotonic() - self._started
         if seconds < 1:
             return ""
@@ -199,7 +199,7 @@ class Watch:
 @contextmanager
 def watched(spark: Any, name: str) -> Iterator[JobProgress | None]:
     """Show how far the jobs of a Spark session are; gives what `spark.add` counts with, None on Spark Connect."""
-    from parquet_bloom.spark.progress import counted
+    from parquet_bloom.spark.sessions import counted
 
     with counted(spark) as (job, look), Watch(name) as watch:
         watch.poll(look)
@@ -207,7 +207,7 @@ def watched(spark: Any, name: str) -> Iterator[JobProgress | None]:
 
 
 class _Done:
-    """What was logged of a stage: a line a file, and one a step of a file."""
+    """The log of a stage: a line a file, and one a step of a file."""
 
     def __init__(self, stage: str = "") -> None:
         self.stage = stage

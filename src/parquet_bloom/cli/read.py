@@ -34,7 +34,7 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 
 
 class _ReadKeywords(ReadOptions):
-    """What is passed on as it comes."""
+    """Options that the library takes as they come."""
 
     range_values: int
 

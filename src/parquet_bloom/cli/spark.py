@@ -18,29 +18,21 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
 from parquet_bloom.cli.progress import watched
-from parquet_bloom.cli.spark_look import COMMANDS, open_session, paths_argument, report_options, say_failed
+from parquet_bloom.cli.spark_jobs import COMMANDS, FIRST_FAILED, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
     from parquet_bloom.options import Form, SparkAddOptions
 
 
-# --- spark ----------------------------------------------------------------------------------------
-
-_SHOWN = 5  # failed files that are named; --report FILE has them all
-_LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
-
-
 class _Commands(Commands):
-    """Loads the commands that write no filters when one of them is asked for."""
+    """Beside its own the commands that write no filters."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["add", *_LOOKING, "package"]
+        return ["add", *COMMANDS, "package"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in _LOOKING:
-            return COMMANDS[name]
-        return super().get_command(ctx, name)
+        return COMMANDS.get(name) or super().get_command(ctx, name)
 
 
 @click.group("spark", cls=_Commands)
@@ -84,18 +76,16 @@ def command() -> None:
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
 @click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
-@report_options
 @form_as_value
+@report_options
 def add(
+    spark: Any,
     paths: tuple[str, ...],
     output: str | None,
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     form: Form,
     fpp: Rate | Mapping[str, Rate] | None,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
     **options: Unpack[SparkAddOptions],
@@ -111,7 +101,7 @@ def add(
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.frames import refuse_existing, write_report
 
-    with open_session(master, conf, py_files) as spark, watched(spark, "spark add") as progress:
+    with watched(spark, "spark add") as progress:
         if report is not None:
             refuse_existing(spark, report)
         rows = add_filters(
@@ -171,7 +161,7 @@ def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
         .head()
         .asDict()
     )
-    return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+    return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(FIRST_FAILED).collect()]
 
 
 def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -181,7 +171,7 @@ def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[s
     for name, column in (("filters", "filters"), ("filter_bytes", "filter_bytes"), ("bytes", "bytes_before")):
         sums[name] = sum(row[column] or 0 for row in rows)
     failed = sorted((row["path"], row["error"]) for row in rows if row["status"] == "failed")
-    return sums, [error for _, error in failed[:_SHOWN]]
+    return sums, [error for _, error in failed[:FIRST_FAILED]]
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:

@@ -64,14 +64,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UncommittedTail:
-    """Filters that a commit of the longer file gives, and the columns that were asked for, by their index."""
+    """Filters behind the logged size that a commit can add, and the columns of the request, by their index."""
 
     filters: list[AddedFilter]
     columns: list[int]
 
 
 def matching_tail(whole: OpenFile, logged: OpenFile, run: Run) -> UncommittedTail | None:
-    """The filters that lie behind what the log has, if all of them were asked for, at these sizes; else None.
+    """The filters behind the logged size, if the request wants each of them, at its size; else None.
 
     whole, logged  the file, and as it was when it had the logged size
     Where it lacks some that were asked for these can go behind it. Raises as plan.planned.
@@ -123,7 +123,7 @@ def _filters_of_size(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> lis
 
 
 class CompleteFiles:
-    """What one call knows of files that it need not work on."""
+    """The files that a call need not process."""
 
     def __init__(self, table: Table, request: Request) -> None:
         self._table, self._request = table, request
@@ -140,16 +140,16 @@ class CompleteFiles:
         if self._request.replace or not snapshot.files:
             return {}
         if self._by_log is None:  # once: a file that keeps its path and its size stays as it is
-            self._by_log = self._told(snapshot, names)
+            self._by_log = self._vouched_for(snapshot, names)
         by_log = self._by_log
         if self._request.columns is not None:
             stored = [file for file in snapshot.files if not file.is_local and (file.path, file.size) not in by_log]
-            self._look_into_footers(names, stored)
+            self._read_footers(names, stored)
         keys = {file.path: (file.path, file.size) for file in snapshot.files}
         known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
         return {path: report for path, report in known.items() if report is not None}
 
-    def _told(self, snapshot: Snapshot, names: TableColumns) -> dict[tuple[str, int], AddedFile]:
+    def _vouched_for(self, snapshot: Snapshot, names: TableColumns) -> dict[tuple[str, int], AddedFile]:
         try:
             history = self._table.history(snapshot)
         except ParquetBloomError:  # of what is older than the snapshot: then the files tell
@@ -165,8 +165,8 @@ class CompleteFiles:
             whole = [file for file in files if promised[file.path].complete.issuperset(wanted)]
         return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
 
-    def _look_into_footers(self, names: TableColumns, files: Sequence[TableFile]) -> None:
-        """Read the footers of files in a store, side by side; what cannot be read is left for its turn.
+    def _read_footers(self, names: TableColumns, files: Sequence[TableFile]) -> None:
+        """Read the footers of files in a store, side by side; a file that cannot be read waits for its turn.
 
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
@@ -213,14 +213,16 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
     settled = CompleteFiles(to.table, request) if isinstance(to, ChangeableTable) else None
     with Workers(request.threads or processors()) as workers:
 
-        def told(path: str, done: int, parts: int) -> None:
+        def report_filters(path: str, done: int, parts: int) -> None:
             meter.part(done, parts)
 
         def work_on(one: Snapshot) -> FileWork[AddedFile]:
             if settled is None or not isinstance(to, ChangeableTable):
-                return AddToFile(Run(request, workers, to.tables, told))
+                return AddToFile(Run(request, workers, to.tables, report_filters))
             columns = TableColumns(one)
-            return _skipping(settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, told))
+            return _skipping(
+                settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, report_filters)
+            )
 
         changed = to.change(snapshot, work_on, meter)
     if settled is not None and settled.unopened:
@@ -241,7 +243,7 @@ def _skipping(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> Fil
 
 
 def request_for_source(snapshot: Snapshot, request: Request) -> tuple[Request, list[str]]:
-    """What files get by a request and the properties of their table, and notes on that."""
+    """The request completed by the properties of a table, and notes on that."""
     request, notes = _with_settings(request, snapshot)
     if snapshot.has_log:
         TableColumns(snapshot).check(request)
@@ -249,7 +251,7 @@ def request_for_source(snapshot: Snapshot, request: Request) -> tuple[Request, l
 
 
 def _with_settings(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
-    """A request with what the table's properties wish where the caller says nothing."""
+    """The request with the table's settings where the caller says nothing."""
     wishes = snapshot.filter_settings
     if request.columns is not None or not wishes.get("columns"):
         return request, []
@@ -269,7 +271,7 @@ def _with_settings(request: Request, snapshot: Snapshot) -> tuple[Request, list[
 
 
 def _setting(snapshot: Snapshot, key: str) -> Any:
-    """One wish; None where there is none. Raises TableFormatError for one that cannot be meant."""
+    """One setting; None where there is none. Raises TableFormatError for one that makes no sense."""
     if reason := snapshot.filter_settings.get("wrong", {}).get(key):
         raise TableFormatError(snapshot.table, reason)
     return snapshot.filter_settings.get(key)
@@ -326,7 +328,7 @@ class AddToTableFile:
 
     @cached_property
     def _options(self) -> Mapping[str, FilterOptions]:
-        """What is asked of each column's filters."""
+        """The options of each column's filters."""
         from parquet_bloom.source.history import FilterOptions  # nothing is loaded for it where files are changed
 
         request, form = self.request, self.request.form
@@ -352,7 +354,7 @@ class AddToTableFile:
 
 
 def _add_behind(whole: OpenFile, logged: OpenFile, file: TableFile, target: Location, run: Run) -> AddedFile:
-    """Add to a file with a tail behind its logged size: that is taken up if it has what is asked, else passed over."""
+    """Add to a file with a tail behind its logged size: a tail with the wanted filters is used, any other ignored."""
     left = matching_tail(whole, logged, run)
     if left is None:
         return add_to(logged, file, target, dataclasses.replace(run, whole=whole))

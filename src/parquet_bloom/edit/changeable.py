@@ -1,7 +1,7 @@
-"""What is changed: files, each with a place for its new version, or a table. Those who change see the same of both.
+"""Files or a table that get new versions. `add` and `remove` see the same of both.
 
-    names, output, options -> FilesToChange   work on a file ends with a rename, which is its commit
-                           -> TableToChange   edit.table_commit: new versions wait for a commit to the log
+    names, output, options -> ChangeableFiles   work on a file ends with a rename, which is its commit
+                           -> ChangeableTable   edit.table_commit: new versions wait for a commit to the log
 
 Files are the simplest table: their snapshot is a listing, and there is no log that a commit would have to tell.
 """
@@ -42,7 +42,7 @@ class Changeable(Protocol):
     notes: list[str]
 
     def snapshot(self) -> Snapshot:
-        """What is stored, as it is now. Raises StorageError, TableFormatError."""
+        """The stored files, as they are now. Raises StorageError, TableFormatError."""
 
     def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
         """Work on every file of a snapshot, so that its new versions count.
@@ -105,10 +105,10 @@ class ChangeableTable:
 
 
 def changeable(source: CallSource, output: PathLike | None, how: Writing, commits: Committing | None) -> Changeable:
-    """What a call changes.
+    """The files or the table that a call changes.
 
     commits  as `committing` gives it
-    Raises as FilesToChange, and as open_table.
+    Raises as ChangeableFiles, and as open_table.
     """
     if commits is None or source.table_name is None:
         return ChangeableFiles(source, output, how)

@@ -1,4 +1,4 @@
-"""Which columns a filter helps, when the caller names none: by what it would spare a lookup (edit.gain), and its size.
+"""Chooses columns for filters when the caller names none: by the row groups that they spare a lookup, and their size.
 
     column                       bounds admit   lacks   benefit
     trace_id, random                    1.0     1.0      1.0    a filter, whatever the encoding

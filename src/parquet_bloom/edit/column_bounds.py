@@ -28,10 +28,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The column chunks of one column that hold a value, in one file or many, as footers tell of them.
+    """The column chunks of one column that hold a value, in one file or many, as their footers describe them.
 
     row_groups     of all of the data, also those where the column has no value
-    lower, upper   of each chunk: bounds in the order of bounds.domain_of; None where unknown
+    lower, upper   of each chunk: bounds in the order of statistics.domain_of; None where unknown
     values         int64[n]: how many each has that are not NULL, as far as the footer tells
     num_values     int64[n]: NULL among them
     sizes          int64[n]: compressed bytes of the chunk; row_group_bytes: of all columns of its row group
@@ -94,13 +94,13 @@ def chunks_of(
 
 
 def one_value(chunks: Chunks) -> NDArray[np.bool_]:
-    """Which chunks hold one value only, by their bounds."""
+    """The chunks that hold one value only, by their bounds."""
     pairs = zip(chunks.lower, chunks.upper, strict=True)
     return np.array([low is not None and high is not None and low == high for low, high in pairs], bool)
 
 
 class Bounds:
-    """The bounds of all chunks, and how many of these they tell of a value."""
+    """The bounds of all chunks, and how many of these admit a value."""
 
     def __init__(self, chunks: Chunks) -> None:
         self._n = len(chunks)
@@ -192,7 +192,7 @@ def _summed(lows: NDArray[np.int64], highs: NDArray[np.int64], of_each: Floats) 
 
 
 class Sorted:
-    """Places in ascending order; `order` says which of the given ones each is. Numbers are compared by numpy."""
+    """Positions in ascending order; `order` has the original index of each. Numbers are compared by numpy."""
 
     def __init__(self, places: Sequence[Any]) -> None:
         kinds = {type(v) for v in places}

@@ -1,4 +1,4 @@
-"""What every rewrite ends with: its footer, and the checks before it counts."""
+"""The end of every rewrite: its footer, and the checks before it counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_footer(new: NewVersion, data: bytes) -> None:
 
 
 def checksum(data: bytes) -> int:
-    """What tells bytes that are read back from those that were written: XXH3, 64 bits, eight times as fast as a CRC."""
+    """The checksum of bytes that are read back: XXH3, 64 bits, eight times as fast as a CRC."""
     return xxhash.xxh3_64_intdigest(data)
 
 
@@ -91,7 +91,7 @@ def check_filters(
 def _check_filter(
     source: OpenFile, new: OpenFile, key: ChunkKey, where: Range, as_built: bool, recorded: FilterRange | None
 ) -> None:
-    """One whose place in the footer, length or header tells too little: it is decoded."""
+    """Check a filter by decoding it, where its place in the footer, its length and header prove too little."""
     offset, length = where
     try:
         if recorded is None or recorded.offset != offset or not as_built:

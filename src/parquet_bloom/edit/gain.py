@@ -1,4 +1,4 @@
-"""What filters on a column would spare a lookup, judged by footers and a sample; `add` and `advise` both judge by this.
+"""Estimates the row groups that filters on a column spare a lookup, by footers and a sample; for `add` and `advise`.
 
 Two lookups are thought of. Draw a row group at random, of those that hold a value, and one of its distinct values v:
 
@@ -61,7 +61,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @dataclass(slots=True)
 class Estimate:
-    """What is known of a column, as shares of all row groups of the data where nothing else is said.
+    """The estimate of a column, in shares of all row groups unless a field says otherwise.
 
     absent, present   what exact filters spare such a lookup
     admitted          the row groups whose bounds admit a present value; held: of those, the ones that hold it
@@ -84,13 +84,13 @@ class Estimate:
 
     @property
     def counts(self) -> list[tuple[int, int, int]]:
-        """(values, fewest and most distinct ones) of each chunk that was looked into, as far as it is known."""
+        """(values, fewest and most distinct ones) of each sampled chunk, as far as it is known."""
         if len(self._counts) != len(self.samples):
             self._counts = [(sample.whole, *distinct(sample)) for sample in self.samples]
         return self._counts
 
     def filter_bytes(self, sizing: Sizing, header: int) -> Interval:
-        """What filters on all chunks take, each with so many bytes of a header."""
+        """Bytes of filters on all chunks, each with so many bytes of a header."""
 
         def size_of(ndv: int) -> int:
             return sizing.size_for(ndv) + header
@@ -250,7 +250,7 @@ class _Values:
         return np.bincount(self.owner, of_each, len(self.owners)) / self.drawn
 
     def _count(self) -> None:
-        """What bounds tell: of each value, and on average of those of all chunks of one value.
+        """Count the chunks whose bounds admit each value, and the average over chunks of one value.
 
         admitted  how many chunks admit it; above: the next one above it that none holds, float[3, values]: at least,
                   likely, and at most
@@ -282,13 +282,13 @@ class _Values:
             self.of_constants = float(admitted.mean()), above, float((admitted - by_bounds).mean())
 
     def _span(self, chunk: int) -> tuple[int, int]:
-        """Which of the values lie between a chunk's bounds and are neither."""
+        """The values that lie strictly between a chunk's bounds."""
         if not self.ordered:
             return 0, len(self.hashes)
         return self.places.between(self.chunks.lower[chunk], self.chunks.upper[chunk])
 
     def partners(self) -> list[int]:
-        """Chunks to look into: bounds admit values into them, and no sample shows how many of these they hold."""
+        """Chunks to sample: bounds admit values into them, and no sample shows how many of these they hold."""
         seen = np.zeros(len(self.owners))
         for chunk in self.samples:
             start, stop = self._span(chunk)
@@ -306,8 +306,8 @@ class _Values:
                     break
         return list(found)
 
-    def _held(self) -> tuple[Floats, Floats]:
-        """What samples show of values that lie between the bounds of their chunks, but are not of these.
+    def _stored_between(self) -> tuple[Floats, Floats]:
+        """The share of values that lie between the bounds of other chunks and are stored there, by samples.
 
         returns  float[owners, samples]: how many there are; float[3, owners, samples]: how many of them the chunk
                  holds, at least, likely, and at most
@@ -363,11 +363,11 @@ class _Values:
         )
 
     def judge(self) -> Estimate:
-        """What the drawn values show of all."""
+        """Estimate all values by the sampled ones."""
         n, k, whole = len(self.chunks), len(self.own), self.chunks.row_groups
         ones = int(self.alone.sum()) / n
         several = n - int(self.alone.sum())
-        inside, held = self._held()
+        inside, held = self._stored_between()
         rates = self._rates(inside, held)
         # Of the chunks of several values, by the sampled ones: float[4 or 6, k].
         within = self._mean(self.inside)[:k]
@@ -403,7 +403,7 @@ class _Values:
         return len(set().union(*(sample.drawn.hashes[:2].tolist() for sample in self.samples.values()))) == 1
 
     def _spread_of_others(self, inside: Floats, held: Floats, rates: Floats, several: int) -> float:
-        """How far chunks that were not looked into may differ from those that were, as holders of others' values."""
+        """How far chunks without a sample may differ from sampled ones, in the share of others' values in them."""
         looked_into = [j for j, chunk in enumerate(self.samples) if not self.alone[chunk]]
         m, k = len(looked_into), len(self.own)
         if m < 2 or m >= several:

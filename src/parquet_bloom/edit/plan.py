@@ -1,4 +1,4 @@
-"""Which column chunks get a filter, and for each that does not, why."""
+"""Plans the column chunks that get a filter, and gives the reason for each that does not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SkippedColumn(Brief):
 
 @dataclass(slots=True)
 class Plan:
-    """What `add` will do with one file."""
+    """The filters that `add` will build for one file."""
 
     sizings: dict[ChunkKey, Sizing] = field(default_factory=dict)
     skipped: list[SkippedColumn] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
+    """The request for every file: made and checked once, by `checked`, and sent to executors as it is.
 
     columns ... replace  as add_filters has them
     form       of the filters
@@ -95,7 +95,7 @@ class Request:
 
     @property
     def choice(self) -> str:
-        """Where no columns are named: a text that is the same for requests that choose the same ones; else nothing."""
+        """If no columns are named: a text that is equal for requests that choose the same ones; else ""."""
         if self.columns is not None:
             return ""
         rates = dict(sorted(self.fpp.items())) if isinstance(self.fpp, Mapping) else self.fpp
@@ -161,7 +161,7 @@ class Request:
         )
 
     def written(self, **changes: Unpack[WriteOptions]) -> Request:
-        """The same, with its new versions written in another way."""
+        """The same, with other options for writing."""
         return dataclasses.replace(self, how=dataclasses.replace(self.how, **changes))
 
 
@@ -216,7 +216,7 @@ def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["
 
 
 def _checked_placement(form: Format, placement: Placement | None) -> Placement:
-    """Where filters of a form go. Raises RequestError for a place that it does not allow."""
+    """The placement of a form's filters. Raises RequestError for one that the form does not allow."""
     at = next((one for one in form.placements if placement in (one, None)), None)
     if placement is not None and at is None:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
@@ -330,7 +330,7 @@ def upper_bound(footer: Footer, file_plan: Plan, form: Format = FORMATS["final"]
 
 
 def plan_file(source: OpenFile, run: Run, chosen: Collection[int] | None = None) -> Plan:
-    """Which chunks of a file get a filter, and why others do not.
+    """Plan the chunks of a file that get a filter, with the reason for each other one.
 
     chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
             reads a sample of the columns if the request names none

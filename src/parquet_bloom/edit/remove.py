@@ -1,4 +1,4 @@
-"""Take filters out again: all forms, whoever wrote them; the file is then as it was before them."""
+"""Takes filters out again: all forms, by any writer; the file is then as it was before them."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRequest:
-    """What goes: as remove_filters has them.
+    """The filters to remove: fields as remove_filters has them.
 
     how     the new version is written
     tables  that must not be changed

@@ -1,4 +1,4 @@
-"""What `add` and `remove` did, as values: for people, for JSON, for Spark's rows."""
+"""Reports of `add` and `remove`, as values: for people, for JSON, for Spark's rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from parquet_bloom.storage.paths import FailedFile
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class FileReport(Result):
-    """What the way between us and a storage cost, and how a file of a table got, or would get, its new version.
+    """The bytes that travelled for one file, and the commit mode of a table's file.
 
     remote           the file, or its output, is not on a local disk
     bytes_travelled  read from a remote storage, and sent to one
@@ -85,7 +85,7 @@ class AddedFilter(Result):
 
 @dataclass(slots=True, repr=False)
 class AddedFile(FileReport):
-    """What `add` did to one file, or would do (dry_run).
+    """The report of `add` on one file, or of its dry run.
 
     row_groups    0 of a table's file that was not opened, as the log says that it has all filters
     engine_notes  which of the filters the engine that was named does not use, or no engine that is known; and where it
@@ -153,7 +153,7 @@ class AddedFile(FileReport):
 
 @dataclass(slots=True, repr=False)
 class AddReport(Result):
-    """What `add` did: a report a file, and the files among several that failed.
+    """The report of `add`: one a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them; of a table that was named:
              the columns that its properties ask for, and files that another commit removed meanwhile
@@ -182,7 +182,7 @@ class AddReport(Result):
 
 @dataclass(slots=True, repr=False)
 class RemovedFile(FileReport):
-    """What `remove` did to one file.
+    """The report of `remove` on one file.
 
     removed      filters that the footer no longer points at
     tails        tails that were taken off; filters of the footer below may be there again (last)
@@ -203,7 +203,7 @@ class RemovedFile(FileReport):
 
 @dataclass(slots=True, repr=False)
 class RemoveReport(Result):
-    """What `remove` did: a report a file, and the files among several that failed.
+    """The report of `remove`: one a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them
     commits  to a table that was named, in order

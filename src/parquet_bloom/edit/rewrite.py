@@ -30,7 +30,7 @@ from parquet_bloom.storage.open_file import OpenFile
 
 
 class Sink(Protocol):
-    """Where a new body goes."""
+    """The target of a new body."""
 
     def copy(self, start: int, stop: int) -> None:
         """Append bytes [start, stop) of the old file."""

@@ -169,7 +169,7 @@ class GrowingSample:
 
 
 def places_of(leaf: Leaf, values: pa.ChunkedArray) -> list[Any]:
-    """Values in the order of bounds.domain_of, NaN as it is; none where the column has no order."""
+    """Values in the order of statistics.domain_of, NaN as it is; none where the column has no order."""
     domain = domain_of(leaf)
     if domain is None:
         return []
@@ -208,7 +208,7 @@ def halves(sample: Sample) -> tuple[Sample, Sample]:
 
 
 def first_places(wanted: Hashes, hashes: Hashes) -> NDArray[np.int64]:
-    """Where each of some hashes comes first among others; len(hashes) where it does not.
+    """The first position of each wanted hash among others; len(hashes) for one that is absent.
 
     wanted  uint64[n], in any order, may have some twice; hashes: uint64[m], many
     """
@@ -238,7 +238,7 @@ def _bits(hashes: Hashes, shift: int) -> NDArray[np.int64]:
 
 
 def _grown(half: float, full: float, times: float) -> float:
-    """What grew from `half` to `full` while the sample doubled, when it has grown `times` more."""
+    """Extrapolate a count that grew from `half` to `full` while the sample doubled, to `times` the sample."""
     if times <= 1 or full <= 0:
         return full
     power = min(1.0, max(0.0, math.log2(full / half))) if half > 0 else 1.0

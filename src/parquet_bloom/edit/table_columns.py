@@ -25,7 +25,7 @@ class TableColumns(TableNames):
         self._wanted: tuple[Request, list[Leaf]] | None = None
 
     def check(self, request: Request) -> None:
-        """Raise UnknownColumnError, RefusedTypeError for what no file of the table could be asked for."""
+        """Raise UnknownColumnError, RefusedTypeError for a column that no file of the table can have a filter on."""
         select_leaves(self.leaves, request.columns, request.exclude)
         for name in request.columns or ():
             for leaf in [] if is_pattern(self.leaves, name) else [find_leaf(self.leaves, name)]:

@@ -77,7 +77,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome(Generic[R]):
-    """What became of one file.
+    """The outcome of the work on one file.
 
     size, footer_size  of its new version, as Change has them; 0: there is none
     columns   of the table that got filters in it, or lost them
@@ -101,12 +101,12 @@ class FileWork(Protocol[R]):
     """Makes the new version of one file of a snapshot."""
 
     def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[R]:
-        """target is the file itself, or where another is to take its place; look_only writes nothing."""
+        """Rewrite a file. target is the file itself, or the place of its successor; `look_only` writes nothing."""
 
 
 @dataclass(slots=True)
 class SourceChange(Generic[R]):
-    """What was done to a table."""
+    """The changes of a source, by file, and its commits."""
 
     files: list[R] = field(default_factory=list)
     failed: list[FailedFile] = field(default_factory=list)
@@ -124,7 +124,7 @@ class _Pending(Generic[R]):
 
     @property
     def report(self) -> R:
-        """What became of it."""
+        """The report of its new version."""
         return self.worked.report
 
 
@@ -148,7 +148,7 @@ def change_table(
 
 
 def commit_mode_of(ways: CommitModes, wanted: CommitMode | None) -> tuple[CommitMode | None, str]:
-    """The way of a file, and why it is this one; None, and why there is none."""
+    """The commit mode of a file and the reason for it; None, and why there is none."""
     if wanted is None:
         if ways.default is None:
             return None, ways.refusal
@@ -158,7 +158,7 @@ def commit_mode_of(ways: CommitModes, wanted: CommitMode | None) -> tuple[Commit
 
 
 def target_of(table: Table, file: TableFile, way: CommitMode | None) -> Location:
-    """Where the new version of a file goes.
+    """The place of a file's new version.
 
     Where neither way is open it is only looked whether anything is to be done, as a copy can have it all.
     """
@@ -215,7 +215,7 @@ class _Run(Generic[R]):
             raise TableFormatError(self._table.name, f"its files cannot get new versions: {chosen[0][1]}")
 
     def _gather(self, snapshot: Snapshot, meter: Meter) -> bool:
-        """Work on files until a commit is full; whether all were looked at."""
+        """Rewrite files until a commit is full; True if all are done."""
         ways, work = self._modes_of(snapshot), self._work_on(snapshot)
         for file in snapshot.files:
             if file.path in self._seen or file.path not in self._wanted:
@@ -278,17 +278,17 @@ class _Run(Generic[R]):
             self._pending = []
 
     def _properties(self) -> Mapping[str, str]:
-        """What the commit says of itself: a file may be of an earlier snapshot, whose names meant other columns."""
+        """The properties of a commit: a file may be of an earlier snapshot, whose names meant other columns."""
         from parquet_bloom.source.columns import identities
         from parquet_bloom.source.history import properties_of  # nothing is loaded for it where files are changed
 
         known = {fields: identities(fields) for fields in dict.fromkeys(one.fields for one in self._pending)}
 
-        def told_of(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
+        def identified(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
             return {(name, known[one.fields][name]) for name in names if name in known[one.fields]}
 
-        columns = [told_of(one, one.worked.columns) for one in self._pending]
-        complete = [told_of(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
+        columns = [identified(one, one.worked.columns) for one in self._pending]
+        complete = [identified(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
         told = properties_of(
             self._how.operation,
             set().union(*columns),
@@ -297,13 +297,13 @@ class _Run(Generic[R]):
             {
                 column: one.worked.options[column[0]]
                 for one in self._pending
-                for column in told_of(one, frozenset(one.worked.options))
+                for column in identified(one, frozenset(one.worked.options))
             },
         )
         return {**told, "parquet-bloom.version": __version__}
 
     def _rebase(self) -> Snapshot:
-        """After another commit: keep what still fits the table, and let the rest be worked on again."""
+        """After another commit: keep versions that still fit the table, and let other files be rewritten again."""
         snapshot = self._table.snapshot(stored_only=True)
         ways = self._table.commit_modes(snapshot)
         live = {file.path: file for file in snapshot.files}
@@ -356,7 +356,7 @@ def _is_as_it_was(change: Change, now: TableFile, ways: CommitModes, wanted: Com
 
 
 class _ThroughLog(Tables):
-    """Files of a table may be changed: its log is told."""
+    """Lets files of a table change: the commit puts them into its log."""
 
     def check_target(self, at: Location, target: Location, force: bool) -> None:
         """Nothing is refused."""

@@ -80,7 +80,7 @@ class WriterOptions(TypedDict, total=False):
 
 
 class FilterOptions(BuildOptions, EngineOption, SyncOption, total=False):
-    """What is said of the filters of a new file."""
+    """Options of the filters of a new file."""
 
 
 class NewFileOptions(FilterOptions, WriterOptions, total=False):
@@ -233,7 +233,7 @@ def _target(where: PathLike, overwrite: bool) -> str:
 
 
 def _check_columns(schema: pa.Schema, options: WriterOptions, request: Request) -> None:
-    """Plan for a file without rows, so that a wrong column is told before the data are written."""
+    """Plan for a file without rows, so that a wrong column is an error before the data are written."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
         pass

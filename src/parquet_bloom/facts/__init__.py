@@ -1,4 +1,4 @@
-"""Which engine uses filters on which type of column: facts with versions, and what they mean for a column.
+"""Knows which engines use filters on which types of columns: facts with versions, and their meaning for a column.
 
 Decisions
 

@@ -1,4 +1,4 @@
-"""What is known of engines, kept as data: engines.json beside this module, one entry an engine, then the hazards.
+"""Facts on engines, as data: engines.json beside this module, one entry an engine, then the hazards.
 
 `docs/generate --measure` writes the entries of engines that are installed where it runs, as `parquet-bloom engines
 --test` finds them; all others stay as they are. An entry speaks of one version. A hazard speaks of ranges of versions:
@@ -120,7 +120,7 @@ _RELEASE = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+._]?[A-Za-z][\w.+-]*)
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What is known of one engine.
+    """The facts on one engine.
 
     name     as options and JSON have it; title as people write it
     version  that the facts are of; empty where sources name none
@@ -140,7 +140,7 @@ class EngineFacts:
     answers: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
     def answer(self, kind: str, stored: str = PLAIN, question: str = EQUAL) -> str:
-        """What is known of a question; "unknown" where nothing is."""
+        """The answer to a question; "unknown" where there is none."""
         return self.answers.get(kind, {}).get(stored, {}).get(question, UNKNOWN)
 
     def uses(self, kind: str, stored: str) -> str:
@@ -294,7 +294,7 @@ def as_text(all_facts: Iterable[EngineFacts]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine that is asked in a process of its own.
+    """One engine that is measured in a process of its own.
 
     name     as --engine and JSON have it; title as people write it
     package  the distribution that has its version; module, what is imported
@@ -354,7 +354,7 @@ _WHERE = {ELEMENT: "elements of lists of ", FIELD: "fields of structs of "}
 
 @cache
 def check_engine(name: str) -> tuple[EngineFacts, str]:
-    """(what is known of the engine, the version that is meant) of a text as people give it: "duckdb", "duckdb@1.4".
+    """Parse "duckdb" or "duckdb@1.4": (facts on the engine, the version that is meant).
 
     A space does for the @. Without a version it is the one that is installed here, or else the one of the facts.
     Raises RequestError for an engine that nothing is known of, and for a version that is none.

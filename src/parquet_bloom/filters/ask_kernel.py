@@ -25,7 +25,7 @@ _pread = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, t
 
 @kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, _OUT, _COUNT, _COUNT))
 def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answers, requests, bytes_read):  # type: ignore[no-untyped-def]
-    """Ask n filters, each for the probes first[i] to last[i]; any of them makes it ADMITTED.
+    """Query n filters, each for the probes first[i] to last[i]; any of them makes it ADMITTED.
 
     fd           descriptor of an open file
     offsets      int64[n], of the headers; sizes int64[n], bytes of the bitsets
@@ -77,7 +77,7 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answe
 
 @kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, types.boolean, _OUT, _COUNT))
 def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, count, answers, hits):  # type: ignore[no-untyped-def]
-    """Ask n whole filters, each for the hashes first[i] to last[i]; as `ask`, and of these:
+    """Query n whole filters, each for the hashes first[i] to last[i]; as `ask`, and of these:
 
     count    go on after the first that is admitted
     hits     int64[n]: how many were admitted; without count 0 or 1

@@ -39,7 +39,7 @@ _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
 
 @dataclass(slots=True)
 class Answers:
-    """The filters' answers; one element for each row group that was asked.
+    """The filters' answers; one element for each queried row group.
 
     denied      bool: none of the probes is there
     bytes_read  int64
@@ -59,7 +59,7 @@ Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
 
 
 def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> Answers:
-    """Ask the filters of a column, each for its probes: PLAIN bytes of values.
+    """Query the filters of a column, each for its probes: PLAIN bytes of values.
 
     row_groups  int64[n], their numbers
     probes      a tuple for all of them, or a list of one tuple each
@@ -81,14 +81,14 @@ def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> 
     filters, leaf = StoredFilters(source), source.outline().leaves[column]
     for i in slow:
         own = probes if isinstance(probes, tuple) else probes[i]
-        _ask_alone(source, filters.asked(int(row_groups[i]), leaf), own, i, answers)
+        _ask_alone(source, filters.queried(int(row_groups[i]), leaf), own, i, answers)
     return answers
 
 
 def _recheck_blank_filters(
     source: OpenFile, ranges: ColumnFilterRanges, column: int, row_groups: Integers, answers: Answers
 ) -> None:
-    """Take back denials of filters without any bit. Only those that denied by a blank block are looked at."""
+    """Take back denials of filters without any bit. Only filters that denied by a blank block are read."""
     if not answers.blank.any():
         return
     outline = source.outline()
@@ -108,7 +108,7 @@ def _recheck_blank_filters(
 
 @derived
 def _filters_with_bits(outline: Outline, column: int) -> dict[int, bool]:
-    """Row group -> whether its filter has any bit, of those that were looked at; it grows with each."""
+    """Row group -> whether its filter has any bit, of the filters read so far."""
     return {}
 
 
@@ -135,7 +135,7 @@ def _ask_together(
     fast: NDArray[np.intp],
     answers: Answers,
 ) -> list[int]:
-    """Ask filters that fit; returns those (by position) whose header is not the one promised."""
+    """Query filters that fit; returns those (by position) whose header is not the expected one."""
     groups = row_groups[fast]
     offset, size = ranges.offset[groups], ranges.num_bytes[groups]
     if source.fd is not None and "numba" in sys.modules:
@@ -194,7 +194,7 @@ def count_read(source: OpenFile, replies: NDArray[np.uint8], requests: int, byte
 
 
 def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
-    """Which header each size has, all headers, one a row, and their lengths."""
+    """The index of each size's header, all headers, one a row, and their lengths."""
     return np.searchsorted(sizes()[1], size), *_all_headers()
 
 

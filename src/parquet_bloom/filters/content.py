@@ -42,7 +42,7 @@ CHANGED = "was changed by another program meanwhile; nothing was written"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is kept of one column of a file.
+    """The recorded checksums of one column of a file.
 
     rows   of each row group
     crc32  of the column's chunk in each
@@ -135,7 +135,7 @@ _lock = threading.Lock()
 def difference(
     kept: Content, source: OpenFile, path: tuple[str, ...], row_groups: Iterable[int] | None = None
 ) -> str | None:
-    """What of a column is not as it was; None where it is the same, by an equal token or equal checksums.
+    """The difference in a column's bytes, in words; None where token or checksums are equal.
 
     path        of the column
     row_groups  whose chunks matter; None: all. The rows of each row group are compared in any case

@@ -52,7 +52,7 @@ _REMOTE_MOST = 1 << 20
 
 @dataclass(slots=True)
 class PageSizes:
-    """What the page headers of a column chunk say.
+    """Sizes in the page headers of a column chunk.
 
     dictionary  bytes of the dictionary page, decompressed
     values      of each data page
@@ -65,7 +65,7 @@ class PageSizes:
 
 
 def page_sizes(source: OpenFile, extent: tuple[int, int], num_values: int) -> PageSizes | None:
-    """Walk over the page headers of a chunk; None where they are not looked at, or end in what is none.
+    """Walk over the page headers of a chunk; None where they are not read, or end in something else.
 
     extent  where the pages lie, start and end; num_values of the chunk: readers stop there
     """
@@ -242,7 +242,7 @@ class ColumnReader:
         return rows_at_once(sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
 
     def _is_tiny(self, row_group: int) -> bool:
-        """Whether a chunk's bytes are too few for pages over the limit, so that these need not be looked at.
+        """Whether a chunk's bytes are too few for pages over the limit, so that no page header need be read.
 
         A batch of values of a few bytes each is small. A page is at most what its compression can make of a byte.
         """

@@ -1,4 +1,4 @@
-"""The frame of all that looks into many files: each is opened as its source has it, with the source's names.
+"""Opens each of many files as its source has it, with the source's names: the frame of inspect, verify, status.
 
 Found -> each file, at the size that the log says -> footer -> columns under their names -> a result a file
 """

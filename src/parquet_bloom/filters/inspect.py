@@ -1,4 +1,4 @@
-"""What filters a file has, where they lie, how full they are, and what is wrong with them.
+"""Describes the filters of a file: their places, how full they are, and their problems.
 
 Reads the filters, never the data: what only decoding can show (another hash under a good header)
 is the job of `verify`.
@@ -257,7 +257,7 @@ def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo
 
 
 class _Prefetch:
-    """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
+    """Reads the filters of a remote file some at a time, side by side, before they are described one by one."""
 
     def __init__(self, source: OpenFile, extents: Sequence[tuple[int, int] | None]) -> None:
         """extents  offset and bytes of each filter in the order of the steps; None of one in the footer."""
@@ -266,7 +266,7 @@ class _Prefetch:
         self._at = self._held = 0
 
     def step(self) -> None:
-        """The next filter is about to be looked at."""
+        """Read ahead: the next filter is about to be described."""
         if self._at == self._held and self._source.is_remote:
             size = 0
             while self._held < len(self._extents) and (size == 0 or size + self._extents[self._held][1] <= _PREFETCHED):

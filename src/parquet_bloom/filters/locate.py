@@ -1,4 +1,4 @@
-"""Where a column chunk's filter lies, what its bytes say, and whether the two agree.
+"""Finds a column chunk's filter, reads its header, and checks that both agree.
 
 Unknown is no error: a hash or a form we do not know gives no evidence. Damage is one: header,
 length, file range and the gap to the next known structure must agree, because bits read under a
@@ -64,7 +64,7 @@ def filter_ranges_of(outline: Outline, column: int) -> ColumnFilterRanges:
 
 
 def fitting_ranges(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
-    """Offset and num_bytes, see ColumnFilterRanges, of the filters that fit; by chunk, those without one left out."""
+    """Chunk -> offset and num_bytes, see ColumnFilterRanges, of the filters that fit."""
     groups_of: dict[int, list[int]] = {}
     for group, column in keys:
         groups_of.setdefault(column, []).append(group)
@@ -133,7 +133,7 @@ def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
 
 
 def is_pointed_at(offset: Integers) -> Flags:
-    """Where the footer points at a filter; at a negative offset there is none, which is told as damage."""
+    """The chunks at whose filter the footer points; a negative offset is damage."""
     there: Flags = (offset != 0) & (offset != NONE)
     return there
 
@@ -145,7 +145,7 @@ _FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as man
 
 @dataclass(frozen=True, slots=True)
 class FilterRange:
-    """Where the footer says a filter lies.
+    """The range of a filter, by the footer.
 
     offset  bytes from the start of the file
     length  bloom_filter_length, header and bitset; None where the footer has none
@@ -173,7 +173,7 @@ class FilterRange:
 
     @property
     def total(self) -> int:
-        """Bytes of header and bitset as something other than the header tells them."""
+        """Bytes of header and bitset, by another source than the header."""
         return self.length if self.length is not None else self.room
 
 
@@ -222,7 +222,7 @@ def _among_pages(what: str, filter_range: FilterRange) -> str:
 
 
 def contradiction(header: Header, filter_range: FilterRange) -> str | None:
-    """Where header, length and range disagree, with both numbers; None if they agree."""
+    """The contradiction between header, length and range, with both numbers; None if they agree."""
     totals = sorted({c.bits_at + header.num_bytes for c in header.candidates})
     shown = " or ".join(map(str, totals))
     if filter_range.length is not None and filter_range.length not in totals:
@@ -301,7 +301,7 @@ def span_of(source: OpenFile, footer: Footer, filter_range: FilterRange) -> tupl
 
 
 def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> dict[ChunkKey, tuple[int, int] | None]:
-    """`span_of` for the filters of several chunks; those at whose filter the footer does not point are left out.
+    """`span_of` for the filters of several chunks, of those at whose filter the footer points.
 
     Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
     everything around agrees (filters.locate), nothing else is to be asked.
@@ -332,7 +332,7 @@ def outline_of(source: OpenFile) -> Outline | None:
 
 
 def probe(source: OpenFile, filter_range: FilterRange, plain: bytes) -> bool:
-    """Ask a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
+    """Query a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
 
     Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
     together: they are then the header of `final` and its block, if the header is so to the byte.

@@ -1,4 +1,4 @@
-"""Which columns have their filters everywhere, which lack some, and which have lost them since what version of a table.
+"""Reports columns with all their filters, columns that lack some, and those that lost them, since which version.
 
     footers -> per file and column: row groups that hold a value, those of them with a sound filter
     log     -> when each file came, and our commits        (source.history)
@@ -63,7 +63,7 @@ class Glance:
 
 
 def glances(source: OpenFile, chunks: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[ChunkKey, Glance]]:
-    """Look at all filters of some chunks, (row group, column) of one file. Raises StorageError and as OpenFile.footer.
+    """Read the beginning of all filters of some chunks, (row group, column) of one file. Raises as OpenFile.footer.
 
     What lies close together is read at once, and on a remote storage side by side.
     """
@@ -95,7 +95,7 @@ def _glance(source: OpenFile, stored: StoredFilter) -> Glance:
 
 
 def _large(source: OpenFile, stored: InBody) -> Glance | None:
-    """A filter of which its beginning is read; None: nothing is set there, so that all of it has to be looked at."""
+    """Judge a filter by its beginning; None: no bit is set there, so all of it must be read."""
     try:
         header = read_header(source, stored.range)
     except (UnknownFilterError, FilterFormatError, DamagedFileError):
@@ -144,7 +144,7 @@ class ColumnStatus(Result):
 
 @dataclass(slots=True, repr=False)
 class StatusReport(Result):
-    """What columns have filters, and where they are missing.
+    """The columns that have filters, and those that lack them.
 
     columns   those that have a filter in some file, had one by the table's log, or were asked for
     files, row_groups  that were looked at
@@ -175,7 +175,7 @@ class StatusReport(Result):
         return table_of(ColumnStatus, self.columns)
 
     def __repr__(self) -> str:
-        """One line: how much was looked at, and the first columns that lack filters."""
+        """One line: how much was read, and the first columns that lack filters."""
         lacking = [one for one in self.columns if one.row_groups_lacking]
         told = [f"{one.column} lacks {one.row_groups_lacking:,} of {one.row_groups:,}" for one in lacking[:3]]
         more = [f"{len(lacking) - 3:,} more columns lack some"] if len(lacking) > 3 else []
@@ -293,7 +293,7 @@ def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence
 
 
 def _history(found: ResolvedSource, report: StatusReport) -> History:
-    """What the log tells; nothing where it cannot be read as far back as it goes, which is noted."""
+    """The history in the log; an empty one, with a note, where its older part cannot be read."""
     try:
         return found.history()
     except ParquetBloomError as error:
@@ -304,7 +304,7 @@ def _history(found: ResolvedSource, report: StatusReport) -> History:
 def _reported_columns(
     files: Iterable[_File], found: ResolvedSource, history: History, named: bool, asserted: Sequence[str]
 ) -> list[str]:
-    """The columns to tell of, in the order of the schema: all that were looked at if they were named."""
+    """The columns to report, in the order of the schema: all that were named."""
     known = dict.fromkeys((leaf.name for leaf in found.names.leaves), False)
     for file in files:
         for name, chunks in file.columns.items():
@@ -363,7 +363,7 @@ def _had_since(name: str, files: Iterable[_File], history: History) -> int | Non
 
 @dataclass(frozen=True, slots=True)
 class _AddCommands:
-    """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
+    """The source as a command line names it; sources is empty where none can name or change it."""
 
     sources: Sequence[str] = ()
     access: TableAccess = ORDINARY

@@ -1,6 +1,6 @@
-"""The filters of one open file, each asked, read and described in one way, wherever it lies and whatever its form.
+"""The filters of one open file: queried, read and described alike, in every place and form.
 
-    StoredFilters(source).asked(row_group, leaf).might_contain(plain)
+    StoredFilters(source).queried(row_group, leaf).might_contain(plain)
 
 Two implementations of StoredFilter: InBody, of a filter that the footer points at (filters.locate), and InFooter, of
 one that the footer holds itself (format.footer_filters). Where there are very many of them filters.asking asks those
@@ -37,7 +37,7 @@ from parquet_bloom.storage.open_file import OpenFile
 
 @dataclass(slots=True)
 class Description:
-    """What a filter's bytes say, as far as they can be read.
+    """The facts in a filter's bytes, as far as they can be read.
 
     spec       its form; None where the header is not understood
     rule       how its values were hashed; several, joined by "or", where nothing says which
@@ -57,7 +57,7 @@ class Description:
     notes: list[str] = field(default_factory=list)
 
     def read(self, bloom: Filter, counts: Counts) -> None:
-        """Take in a filter; one without any bit is told of, where its chunk's counts speak against it."""
+        """Record a decoded filter. An empty one is a problem if the chunk has values."""
         self.bloom, self.bits_set = bloom, bloom.bits_set
         found = None if self.bits_set else empty_filter_problem(counts)
         if found is not None:
@@ -107,7 +107,7 @@ class StoredFilter(Protocol):
         """Offset and bytes of the part of the file in which it lies, for reading ahead; None in the footer."""
 
     def place(self, pages_end: int) -> str:
-        """Where it lies, in a word; see filters.inspect.FilterInfo. All pages of the file end at pages_end."""
+        """The place, in a word; see filters.inspect.FilterInfo. All pages of the file end at pages_end."""
 
     def read(self) -> Filter:
         """The whole filter, where everything that shows without decoding its chunk agrees."""
@@ -116,10 +116,10 @@ class StoredFilter(Protocol):
         """The same, if row groups may be skipped by it: what no sound filter has, such as no bit, is an error too."""
 
     def might_contain(self, plain: bytes) -> bool:
-        """Ask for one value by its PLAIN bytes, as cheaply as can be; the filter is as `evidence` demands."""
+        """Query one value by its PLAIN bytes, with the fewest reads; the filter is as `evidence` demands."""
 
     def describe(self) -> Description:
-        """What it says, and what is wrong with it."""
+        """Describe the filter and its problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class InFooter:
         return believed(self.source.outline(), self.leaf, self.row_group)
 
     def might_contain(self, plain: bytes) -> bool:
-        """Ask it in memory."""
+        """Query it in memory."""
         return self.evidence().might_contain(plain)
 
     def describe(self) -> Description:
@@ -273,7 +273,7 @@ class InFooter:
 
 
 class StoredFilters:
-    """The filters of one open file. Nothing is read before it is asked for."""
+    """The filters of one open file, read when they are needed."""
 
     def __init__(self, source: OpenFile) -> None:
         self._source = source
@@ -284,7 +284,7 @@ class StoredFilters:
 
     @cached_property
     def pages_end(self) -> int:
-        """Where the last page of the file ends."""
+        """The end of the last page of the file, bytes from its start."""
         chunks = self._source.footer().chunks()
         return max((chunk_extent(chunk.meta_data)[1] for _, _, chunk in chunks), default=0)
 
@@ -298,8 +298,8 @@ class StoredFilters:
         in_footer = None if held is None else InFooter(self._source, row_group, leaf, held)
         return [one for one in (self._in_body(row_group, leaf), in_footer) if one is not None]
 
-    def asked(self, row_group: int, leaf: Leaf) -> StoredFilter | None:
-        """The filter of a chunk that readers ask: one that the footer points at goes before one that it holds.
+    def queried(self, row_group: int, leaf: Leaf) -> StoredFilter | None:
+        """The filter of a chunk that readers query: one that the footer points at goes before one that it holds.
 
         Of a file without filters in its body this takes the outline alone. Raises as OpenFile.outline.
         """

@@ -98,7 +98,7 @@ def footer_before(source: OpenFile, size: int, crc: int) -> Footer | None:
 
 
 def older_footers(source: OpenFile) -> list[tuple[int, int]]:
-    """(offset, bytes) of the older footers that tails of ours left in a file, lengths and magics included.
+    """(offset, bytes) of the older footers before our tails in a file, lengths and magics included.
 
     Also those of tails under somebody else's later footer, as long as the filters are where our entries say.
     """

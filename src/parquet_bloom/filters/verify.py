@@ -1,4 +1,4 @@
-"""Whether a filter tells the truth: every stored value is admitted, and how many absent ones are.
+"""Verifies filters: each stored value must be admitted, and few absent ones.
 
 A filter that misses one stored value costs rows in every engine that uses it, so the column is
 decoded and each value is asked for. This finds what no header can show: another hash, another
@@ -87,12 +87,12 @@ class AbsentValues:
 
     @property
     def count(self) -> int:
-        """How many values are left. None of them is stored, if `drop` was called with all that is."""
+        """How many values remain. None of them is stored, if `drop` was called with all that is."""
         return int(len(self._stored) - np.count_nonzero(self._stored))
 
     @property
     def fpp(self) -> float | None:
-        """The share of these that the filter admits; None where none is left."""
+        """The share of these that the filter admits; None where none remains."""
         return float(np.count_nonzero(self._admitted & ~self._stored) / self.count) if self.count else None
 
 
@@ -139,7 +139,7 @@ class VerifiedFilter(Result):
 
 @dataclass(slots=True, repr=False)
 class VerifiedFile(Result):
-    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
+    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were decoded."""
 
     path: str
     row_groups: int

@@ -1,4 +1,4 @@
-"""What is worked out from a footer or an outline once, and kept with it.
+"""Values that are derived from a footer or an outline once, and kept with it.
 
     @derived
     def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics: ...

@@ -53,7 +53,7 @@ STRATEGIES: dict[Family, tuple[Strategy, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Which of the families' filters to write."""
+    """The family of filters to write."""
 
     family: Family = "orc"
     strategy: Strategy = "MURMUR128_32"
@@ -78,7 +78,7 @@ def style_named(family: str | None, strategy: str | None) -> Style:
 
 
 def kind_of(leaf: Leaf) -> Kind:
-    """How the families tell types apart: integers, floats, bytes."""
+    """The families' kind of a type: integers, floats, bytes."""
     if leaf.physical in (INT32, INT64):
         return "integer"
     return "float" if leaf.physical in (FLOAT, DOUBLE) else "bytes"
@@ -253,7 +253,7 @@ class FooterFilter:
 
     @property
     def caveat(self) -> str:
-        """What is to be said of a filter in that place; "" for nothing."""
+        """The note on a filter in that place; "" for none."""
         unreadable = "Polars and DataFusion cannot open a file with a filter there"
         return unreadable if self.held_in == "Statistics" else ""
 
@@ -316,7 +316,7 @@ def built(rule: KProbeRule, hashes: Sequence[k_probe.Hashes], num_bits: int, k: 
 
 
 def encode_guava(bloom: KProbeFilter) -> bytes:
-    """What BloomFilter.writeTo writes: strategy and k, a byte each, count of longs (int32 BE), longs BE."""
+    """Encode as BloomFilter.writeTo does: strategy and k, a byte each, count of longs (int32 BE), longs BE."""
     rule = bloom.rules[0]
     if len(bloom.rules) != 1 or rule.family != "guava":
         held = ", ".join(dict.fromkeys(r.family for r in bloom.rules))

@@ -31,7 +31,7 @@ _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never mo
 
 
 class Moves:
-    """Where bytes go: one monotone map from offsets of the old file to offsets of the new.
+    """A monotone map from offsets of the old file to offsets of the new one.
 
     Built from steps (position, delta): from `position` on, `delta` more bytes precede. A cut is a
     negative delta at its end. Offsets below 4 stay, and offsets past the end move like the end,
@@ -73,7 +73,7 @@ class Moves:
         return any(self.totals)
 
     def __call__(self, offset: int) -> int:
-        """Where an old offset is in the new file."""
+        """The new file's offset for an old one."""
         if offset < _MAGIC_END:
             return offset
         at = bisect_right(self.positions, offset)
@@ -85,7 +85,7 @@ class Moves:
 
 @dataclass(slots=True)
 class FooterEdit:
-    """What changes in a footer.
+    """The changes of a footer.
 
     moves          applied to every absolute offset that is there
     filter_ranges  (row group, column) -> (bloom_filter_offset in the new file, length or None);

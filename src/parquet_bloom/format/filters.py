@@ -54,7 +54,7 @@ def _of_thrift(header: bytes) -> Header:
 
 
 def believe(header: Header, rule: Rule | None) -> Header:
-    """Keep only the candidates that follow a rule the file's own metadata tells, if there are any."""
+    """Keep only the candidates that follow a rule in the file's own metadata, if there are any."""
     if rule is None:
         return header
     kept = tuple(c for c in header.candidates if c.rule == rule)
@@ -105,7 +105,7 @@ class BloomFilter:
 
     @property
     def rotten(self) -> str | None:
-        """Where header and bitset disagree on the checksum, with both; None where they agree or there is none."""
+        """The difference between the header's checksum and the bitset's; None where they agree or there is none."""
         stored_crc, computed_crc = self.header.crc, zlib.crc32(self.blocks.tobytes())
         if stored_crc is None or stored_crc & 0xFFFFFFFF == computed_crc:
             return None

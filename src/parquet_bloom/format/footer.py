@@ -60,7 +60,7 @@ def footer_length(tail: bytes, file_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunks:
-    """What building filters needs of one column's chunks; every list has one element a row group.
+    """One column's chunks, for building filters; every list has one element a row group.
 
     num_values, null_counts  as the footer has them; None: not known
     sizes                    total_compressed_size, bytes
@@ -141,7 +141,7 @@ class Footer:
 
     @property
     def head(self) -> FileMetaData:
-        """What stands before the row groups: version, schema, num_rows; the rest may be missing."""
+        """The metadata before the row groups: version, schema, num_rows; the rest may be missing."""
         return self.metadata
 
     @cached_property
@@ -159,7 +159,7 @@ class Footer:
 
     @derived
     def column_chunks(self, column: int) -> ColumnChunks:
-        """What building filters needs of one column."""
+        """The chunks of one column."""
         metas = [self.meta(i, column) for i in range(self.n_row_groups)]
         return ColumnChunks(
             [meta.num_values for meta in metas],
@@ -216,7 +216,7 @@ class Footer:
 
     @cached_property
     def structure_starts(self) -> list[int]:
-        """Where every known structure begins: chunks, filters, page indexes, the footer. Sorted."""
+        """The start of every known structure: chunks, filters, page indexes, the footer. Sorted."""
         starts = {self.start}
         for _, _, chunk in self.chunks():
             meta = chunk.meta_data
@@ -234,7 +234,7 @@ class Footer:
 
 
 def chunk_extent(meta: ColumnMetaData) -> tuple[int, int]:
-    """Where a chunk's pages lie: start and end, bytes from the start of the file.
+    """The extent of a chunk's pages: start and end, bytes from the start of the file.
 
     dictionary_page_offset may be 0 or garbage when there is no dictionary page: it counts only
     between the magic and the first data page. pyarrow gives the chunks of a row group without rows

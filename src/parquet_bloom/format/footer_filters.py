@@ -115,7 +115,7 @@ def believed(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter:
 
 
 def length_of(pairs: Pairs) -> int:
-    """What a new filter counts as its length, as FooterFilter.length of the footer that has these key-values."""
+    """The length of a new filter, as FooterFilter.length of the footer that has these key-values."""
     stored = filter_in_pairs(pairs)
     return stored.length if stored is not None else 0
 
@@ -123,7 +123,7 @@ def length_of(pairs: Pairs) -> int:
 def changes_of(
     footer: Footer, chunks: Iterable[ChunkKey], new: Mapping[ChunkKey, Pairs] | None = None
 ) -> dict[ChunkKey, PairChanges]:
-    """What an edit changes in the key-values of chunks, so that the filters which the footer holds of them leave.
+    """The changes of chunks' key-values that take their filters out of the footer.
 
     new      key-values of the new filters of some of these chunks
     returns  only the chunks where anything changes, see format.edits.FooterEdit

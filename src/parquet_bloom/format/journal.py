@@ -26,7 +26,7 @@ _NAME_BYTES = 180  # of the file's name; names have 255 at most
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What the header says; sizes are bytes, times nanoseconds."""
+    """The header of a journal; sizes are bytes, times nanoseconds."""
 
     device: int
     inode: int

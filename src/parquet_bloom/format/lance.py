@@ -55,7 +55,7 @@ ZONE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a zone index is built with: rows a zone, and the false positive rate its size is chosen for."""
+    """The parameters of a zone index: rows a zone, and the false positive rate its size is chosen for."""
 
     items: int = 8192
     probability: float = 0.00057
@@ -180,7 +180,7 @@ class ArrowConversion:
             raise FilterFormatError(f"a value does not fit its Arrow type: {error}") from error
 
     def plain(self, data: bytes) -> bytes | None:
-        """PLAIN bytes of a literal as those to ask for; None: no value of the Arrow type is that."""
+        """The PLAIN bytes to query for a literal; None: no value of the Arrow type equals it."""
         if self.hashed is None:
             return data
         unsigned = pa.types.is_unsigned_integer(self.hashed)
@@ -230,7 +230,7 @@ def conversion_of(leaf: Leaf, kind: pa.DataType) -> ArrowConversion:
 
 
 def encode_nulls(bitmaps: Iterable[tuple[int, bytes]]) -> bytes:
-    """Global buffer 1 from (fragment, Roaring bitmap), fragments ascending; those without nulls are left out."""
+    """Global buffer 1 from (fragment, Roaring bitmap), fragments ascending, without those that have no nulls."""
     parts = [struct.pack("<II", fragment, len(bitmap)) + bitmap for fragment, bitmap in bitmaps if bitmap]
     return struct.pack("<I", len(parts)) + b"".join(parts)
 
@@ -288,12 +288,12 @@ Read = Callable[[int, int], bytes]  # offset, length -> that many bytes
 
 
 def placeholder() -> bytes:
-    """What the checksum's buffer holds until the file is complete."""
+    """The content of the checksum's buffer until the file is complete."""
     return MARK + bytes(8)
 
 
 def checksum_offset(read: Read, size: int) -> int | None:
-    """Where the checksum lies, bytes from the start of the file; None where there is none of ours."""
+    """The offset of the checksum, bytes from the start of the file; None where there is none of ours."""
     if size < FOOTER_BYTES:
         return None
     _, _, table, buffers, _, _, _, magic = _FOOTER.unpack(read(size - FOOTER_BYTES, FOOTER_BYTES))

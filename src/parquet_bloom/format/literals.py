@@ -36,7 +36,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class TimeOfDay:
-    """Nanoseconds since midnight; utc where a zone was given."""
+    """Nanoseconds since midnight; utc where the text has a zone."""
 
     nanoseconds: int
     utc: bool = False
@@ -117,7 +117,7 @@ def read_instant(text: str) -> Instant:
 
 
 def without_zone(text: str) -> Instant:
-    """What read_instant takes, as the clock's reading that stands there, whatever its zone. Raises ValueError."""
+    """Read a text of read_instant as a clock's reading, without its zone. Raises ValueError."""
     found = _STAMP.fullmatch(text)
     return read_instant(text if found is None or found[3] is None else text[: found.start(3)].rstrip())
 
@@ -275,7 +275,7 @@ _LOOSE = re.compile(rf"\s*{_LOOSE_DAY}(?:[Tt\s]+(\d{{1,2}})(:\d\d(?::\d\d(?:\.\d
 
 
 def _corrected(text: str, logical: str, utc: bool | None) -> str:
-    """What a text means whose year comes first, as its column takes it; empty where that is not certain."""
+    """Correct a text whose year comes first to the column's format; "" where that is not certain."""
     found = _LOOSE.fullmatch(text)
     if found is None:
         return ""
@@ -300,7 +300,7 @@ def _proposed(moment: Instant, logical: str) -> str:
 
 
 def _reason(error: ValueError) -> str:
-    """What is wrong with a text that has the right form; a form of its own needs no reason beside an example."""
+    """The fault of a text that has the right form; one of another form needs an example alone."""
     return "" if str(error).startswith("write ") else str(error)
 
 
@@ -352,7 +352,7 @@ def scaled(value: int | float | Decimal, scale: int) -> tuple[int, int]:
 
 
 def nearest(value: int | float | Decimal, bits: int) -> Any:
-    """The float of 16, 32 or 64 bits that a number is rounded to, by way of a double; infinity beyond the largest."""
+    """The float of 16, 32 or 64 bits nearest to a number, rounded through a double; infinity beyond the largest."""
     try:
         double = float(value)
     except OverflowError:  # of an int; a Decimal becomes infinity

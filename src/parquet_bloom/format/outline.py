@@ -1,4 +1,4 @@
-"""What deciding about row groups needs of a footer, as arrays: an outline.
+"""An outline: the part of a footer that verdicts on row groups need, as arrays.
 
     slots  int64[slot, row group, column]: offsets, lengths and counts of each column chunk, NONE where
            the footer has none; the bytes of statistics are spans (offset, length) of `data`
@@ -31,7 +31,7 @@ _LAST = np.iinfo(np.int64).max
 
 
 class Slot(IntEnum):
-    """What is kept of a column chunk; a span takes two slots, its offset and its length."""
+    """The slots of a column chunk; a span takes two, its offset and its length."""
 
     NUM_VALUES = 0
     COMPRESSED_SIZE = 1
@@ -226,7 +226,7 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
 
 
 def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the pages of every chunk start and stop, as footer.chunk_extent has it: int64[row groups, columns]."""
+    """Start and stop of every chunk's pages, as footer.chunk_extent has them: int64[row groups, columns]."""
     slots = outline.slots
     data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
     start = np.where((dictionary >= 4) & (dictionary < data), dictionary, data)

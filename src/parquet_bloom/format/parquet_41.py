@@ -1,4 +1,4 @@
-"""The forms of 2018 (PARQUET-41) and the reading of any header, which must tell them apart.
+"""The forms of 2018 (PARQUET-41) and the reading of any header, which must distinguish them.
 
 1024 bytes each:
 parquet-41        15 08 15 80 10 15 80 10 6c | 15 80 10 1c 1c 00 00 1c 1c 00 00 00 | 00

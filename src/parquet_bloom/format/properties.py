@@ -24,7 +24,7 @@ PROPERTIES = (ENABLE, ENTRIES, PROVIDED, VALUE, VALUE_IN_CODE)
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
-    """Read "name=value" texts. Raises RequestError for any other, and for a name given twice."""
+    """Read "name=value" texts. Raises RequestError for any other, and for a name that comes twice."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -36,7 +36,7 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 def sizes_from(properties: Mapping[str, str]) -> tuple[float | None, int | None]:
-    """The false positive rate and the number of entries that properties ask for; None: not given.
+    """The false positive rate and the number of entries in properties; None: not set.
 
     Raises RequestError for a property that the draft does not know, a value that is none, and where the
     properties ask for no filter.

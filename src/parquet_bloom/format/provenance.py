@@ -1,4 +1,4 @@
-"""What a file says of the filters this package put into it: key-value `parquet_bloom`.
+"""The record of the filters that this package put into a file: key-value `parquet_bloom`.
 
 A JSON list, one entry per `add`:
 
@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def rule(self) -> Rule | None:
-        """How the filters were hashed; None where the entry does not say it in a way that is known."""
+        """How the filters were hashed; None where the entry names no known rule."""
         try:
             name, seed, index = (self.body[k] for k in ("hash", "seed", "index"))
         except KeyError:
@@ -72,7 +72,7 @@ def _tail_in(body: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def recorded_tails(footer: Footer) -> list[tuple[int, int]]:
-    """What believed entries, and those that lost their filters, say of the files before: size, CRC; longest first."""
+    """The earlier files by believed entries, and by those that lost their filters: size, CRC; longest first."""
     told = {entry.tail for entry in read_entries(footer)}
     for pair in footer.key_values or []:
         if pair.key == KEY:
@@ -81,7 +81,7 @@ def recorded_tails(footer: Footer) -> list[tuple[int, int]]:
 
 
 def tail_facts(size: int, footer: Footer) -> dict[str, Any]:
-    """What an entry says of the file that its filters were put behind: bytes of it, and its footer."""
+    """The facts of an entry on the file before its tail: bytes of it, and its footer."""
     return {_TAIL: {"size": size, "footer_crc32": zlib.crc32(footer.data)}}
 
 
@@ -108,7 +108,7 @@ def all_ranges(footer: Footer) -> dict[ChunkKey, tuple[int, int | None]]:
 
 @derived
 def read_entries(footer: Footer) -> list[Entry]:
-    """The entries that still match the footer; all others are foreign or stale and left alone."""
+    """The entries that still match the footer; all others are foreign or stale and stay."""
     entries: list[Entry] = []
     filter_ranges = None
     for at, pair in enumerate(footer.key_values or []):
@@ -152,7 +152,7 @@ def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], filter_ran
 
 
 def rules_of(entries: Iterable[Entry]) -> dict[ChunkKey, Rule]:
-    """The rule that each believed entry tells for its filters."""
+    """The hash rule of each believed entry's filters."""
     return {key: rule for entry in entries if (rule := entry.rule) is not None for key in entry.chunks}
 
 
@@ -229,7 +229,7 @@ def rewritten(
 
 
 def _follow(entry: Entry, filter_ranges: FilterRangeMap, footer: Footer) -> list[dict[str, Any]]:
-    """The entry after its filters moved, or in parts after some of them left."""
+    """The entry after its filters moved, or in parts after some of them were removed."""
     # A whole entry keeps its other fields as they are, in their order, also those that a later version wrote. One that
     # lost filters is cut into rectangles, since what is left of a rectangle need not be one.
     left = {key: filter_ranges[key] for key in entry.chunks if key in filter_ranges}

@@ -155,7 +155,7 @@ def quoted(part: str) -> str:
 
 
 def split_path(text: str) -> tuple[str, ...]:
-    """Read what join_path writes. Raises RequestError where a quote is left open or stands inside."""
+    """Split a text of join_path. Raises RequestError where a quote is not closed or stands inside."""
     parts: list[str] = []
     at = 0
     while True:
@@ -205,7 +205,7 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
 
 
 def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
-    """What to say of a name that no column has: those near it, or some of all; `none` where there are none."""
+    """The message on an unknown name: near names, or some of all; `none` where there are none."""
     near = difflib.get_close_matches(shown, names, 3, 0.6)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
     near = list(dict.fromkeys(near))[:3]

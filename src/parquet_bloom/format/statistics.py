@@ -1,4 +1,4 @@
-"""What a footer says of one column in every row group: bounds, nulls, NaN; and how full its filter can be.
+"""The statistics of one column in every row group: bounds, nulls, NaN; and how full its filter can be.
 
 Bounds are believed only where the format says how to read them:
 
@@ -81,13 +81,13 @@ def limits(leaf: Leaf) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of one column in each of n row groups; every array has n elements.
+    """The statistics of one column in n row groups; every array has n elements.
 
     some_null, some_value  bool: a row may be NULL, may hold a value
     nan_free               bool: certainly no NaN (of columns that have NaN)
-    low, high              lowest and highest value there may be: int64, uint64 or float64, or objects
+    lower, upper           lowest and highest value there may be: int64, uint64 or float64, or objects
                            (int, bytes); what stands where nothing is known is meaningless
-    has_low, has_high      bool: whether it is known
+    has_lower, has_upper   bool: whether it is known
     """
 
     some_null: NDArray[np.bool_]
@@ -104,12 +104,12 @@ class ColumnStatistics:
 
 @derived
 def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics:
-    """The statistics of one column; kept with the outline, as a cached footer is asked again and again."""
+    """The statistics of one column; kept with the outline, as a cached footer is queried again and again."""
     return _statistics(outline, leaf)
 
 
 def unknown_statistics(n: int) -> ColumnStatistics:
-    """The statistics of n row groups whose footer tells nothing."""
+    """The statistics of n row groups whose footer has none."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
     return ColumnStatistics(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
 
@@ -195,7 +195,7 @@ def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
 
 
 def _trusts_nulls(outline: Outline, leaf: Leaf) -> bool:
-    """Whether null_count leaves no NULL out. A writer's dictionaries cannot be told from its plain texts."""
+    """Whether null_count counts every NULL. A writer's dictionaries are encoded as its plain texts are."""
     writer, version = _writer(outline.metadata.created_by)
     if not writer.startswith("parquet-cpp") or leaf.physical != BYTE_ARRAY:
         return True
@@ -265,7 +265,7 @@ Counts = tuple[int, int | None]  # num_values and null_count of a column chunk; 
 
 
 def counts_in(meta: ColumnMetaData) -> Counts:
-    """What a chunk's metadata counts: values, and NULLs if it says so."""
+    """The counts in a chunk's metadata: values, and NULLs if it has them."""
     return meta.num_values, meta.statistics.null_count if meta.statistics is not None else None
 
 

@@ -6,7 +6,7 @@ A filter is asked with the PLAIN bytes of the *physical* value, without a length
     FLOAT, DOUBLE  4, 8 bytes LE, raw; FLOAT16 2 bytes
     BYTE_ARRAY     the bytes;  FIXED_LEN_BYTE_ARRAY  type_length bytes, DECIMAL big-endian
 
-A value is what bounds.domain_of says: an int, a float, or bytes.
+A value is what statistics.domain_of says: an int, a float, or bytes.
 Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md; docs/formats.md section 2.
 """
 
@@ -48,7 +48,7 @@ from parquet_bloom.format.statistics import MOST_BYTES, domain_of, limits
 
 
 def never_queried(leaf: Leaf) -> str:
-    """Why no filter of a column is asked for values, whoever wrote it; empty if one can be."""
+    """Why no filter of a column is queried for values, by any writer; "" if one can be."""
     if leaf.refusal is not None:
         return f"filters on {leaf.type_name} are not used: {leaf.refusal}"
     if leaf.logical == "DECIMAL" and leaf.physical == BYTE_ARRAY:
@@ -224,7 +224,7 @@ def key_for(key: Leaf, values: Sequence[object]) -> Leaf:
 
 
 def is_misfit(value: Literal, leaf: Leaf) -> bool:
-    """Whether a literal can never be compared with a column's type: a mistake of whoever wrote it.
+    """Whether a literal can never be compared with a column's type: a mistake in the predicate.
 
     Not a misfit is what no value can equal (1.5 for INT64), nor what engines read in ways of their own.
     """
@@ -254,7 +254,7 @@ def is_uuid(text: str) -> bool:
 
 
 def mismatch(value: Literal, leaf: Leaf) -> str:
-    """What to say of a literal that is none for a column, and what to write instead."""
+    """The message on a literal that does not fit a column, with one that does."""
     hint = what_to_write(value, leaf)
     return f"{literal_text(value)} is not a literal for {leaf.type_name}" + (f"; {hint}" if hint else "")
 
@@ -300,9 +300,9 @@ def is_day_of_an_instant(value: Literal, leaf: Leaf) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a literal means for one column.
+    """A literal in the order of one column.
 
-    low, high  the literal lies between these two values of the column's order (see bounds.domain_of);
+    lower, upper  the literal lies between these two values of the column's order (see statistics.domain_of);
                equal if it is a value; where `known` is False, nothing is said
     never      no value of the column's type equals it
     probes     PLAIN bytes to ask a filter for: nothing stored equals the literal if it admits none;
@@ -321,7 +321,7 @@ class Operand:
 
 
 class NoPlaceError(Exception):
-    """Nobody can tell where a literal lies in a column's order; the reason in words."""
+    """The position of a literal in a column's order is unknown; the reason in words."""
 
 
 def operand(value: Literal, leaf: Leaf) -> Operand:

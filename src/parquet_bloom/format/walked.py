@@ -59,7 +59,7 @@ def _edit_actions() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupsSpan:
-    """Where the list of row groups lies in a footer.
+    """The span of the list of row groups in a footer.
 
     header  of the field, bytes from the footer's start
     start   of the list
@@ -206,7 +206,7 @@ class WalkedFooter(Footer):
 
     @cached_property
     def metadata(self) -> FileMetaData:
-        """The whole footer as objects, decoded when it is asked for."""
+        """The whole footer as objects, decoded when it is needed."""
         return self._decode()
 
     @property
@@ -257,7 +257,7 @@ class WalkedFooter(Footer):
 
     @cached_property
     def details(self) -> NDArray[np.int64]:
-        """What only decoding needs: int64[4, row groups, columns], by CODEC and so on, NONE where there is none."""
+        """The fields for decoding: int64[4, row groups, columns], by CODEC and so on, NONE where there is none."""
         from parquet_bloom.kernels import compact_walk
 
         n = self.n_row_groups
@@ -313,7 +313,7 @@ class WalkedFooter(Footer):
 
     @cached_property
     def structure_starts(self) -> list[int]:
-        """Where chunks, page indexes, filters and the footer begin, ascending."""
+        """The starts of chunks, page indexes, filters and the footer, ascending."""
         outline = self._outline
         pointers = (Slot.OFFSET_INDEX, Slot.COLUMN_INDEX, Slot.FILTER_OFFSET)
         others = [slot[slot > 0] for slot in (outline.slots[pointer] for pointer in pointers)]

@@ -35,12 +35,12 @@ _SALTS = np.array(SALT, np.uint32)
 
 
 def bit_of(key: Any, salt: Any) -> Any:
-    """Which of a word's 32 bits a hash sets; of ints, and of arrays of uint32, whose product wraps by itself."""
+    """The bit of a word's 32 that a hash sets; of ints, and of arrays of uint32, whose product wraps by itself."""
     return (key * salt & 0xFFFFFFFF) >> 27
 
 
 def _block(h: Any, z: Any, rule: IndexRule) -> Any:
-    """Which of z blocks a hash belongs to; of ints, and of arrays of uint64."""
+    """The block of z that a hash belongs to; of ints, and of arrays of uint64."""
     return h >> 32 & (z - 1) if rule == "mask" else (h >> 32) * z >> 32
 
 
@@ -54,7 +54,7 @@ def masks(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
 def block_of(
     hashes: NDArray[np.uint64], n_blocks: int | NDArray[np.int64], rule: IndexRule = "multiply-shift"
 ) -> NDArray[np.int64]:
-    """Which block each hash belongs to, 0 <= block < n_blocks: uint64[n] -> int64[n].
+    """The block that each hash belongs to, 0 <= block < n_blocks: uint64[n] -> int64[n].
 
     n_blocks  1 to 2^32, of one filter or one for each hash; for mask indexing powers of two
     """
@@ -63,7 +63,7 @@ def block_of(
 
 
 def block_index(h: int, n_blocks: int, rule: IndexRule) -> int:
-    """Tell which block one hash belongs to, 0 <= index < n_blocks.
+    """The block that one hash belongs to, 0 <= index < n_blocks.
 
     Raises FilterShapeError for mask indexing of what is no power of two.
     """

@@ -122,7 +122,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
 
 @kernel(types.int64(_BYTES, types.int64, types.int64))
 def end_of(data, at, wire):  # type: ignore[no-untyped-def]
-    """Where the value of a field ends that begins at `at`; -1 where the bytes are not one."""
+    """The end of a field's value that begins at `at`; -1 where the bytes are not one."""
     return _skip(data, at, int64(len(data)), wire, np.empty((_DEPTH, 2), np.int64))
 
 

@@ -66,7 +66,7 @@ def refuse_for_good(reason: CacheRefused) -> None:
 
 
 def refused() -> bool:
-    """Whether this process has given the cache up."""
+    """Whether this process no longer uses the cache."""
     return bool(_given_up)
 
 

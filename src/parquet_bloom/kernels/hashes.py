@@ -259,12 +259,12 @@ def hash_variable(name: str, data: Bytes, offsets: U64, seed: int, out: U64) -> 
 
 
 def fixed_ns(n: int, width: int) -> float:
-    """What hash_fixed takes, some nanoseconds."""
+    """The time of hash_fixed, some nanoseconds."""
     return n * max(FIXED_NS, WORD_NS * width / 8)
 
 
 def variable_ns(name: str, offsets: U64) -> float:
-    """What hash_variable takes, some nanoseconds."""
+    """The time of hash_variable, some nanoseconds."""
     lengths, counts = np.unique(np.diff(offsets), return_counts=True)
     took = _together_ns(counts, lengths)
     return float((np.minimum(took, _alone_ns(counts)) if name in _LIBRARIES else took).sum())
@@ -346,7 +346,7 @@ def _hash_dictionary(array: pa.DictionaryArray, name: ArrayHashName, seed: int) 
 
 
 def offsets_of(array: pa.Array) -> NDArray[Any]:
-    """Where each value of a binary or string array begins, and the last one ends: int32 or int64[n + 1], n > 0."""
+    """The start of each value of a binary or string array, and the end of the last: int32 or int64[n + 1], n > 0."""
     large = pt.is_large_binary(array.type) or pt.is_large_string(array.type)
     stored = np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)
     return stored[array.offset : array.offset + len(array) + 1]

@@ -105,7 +105,7 @@ load8, load32, load64 = _loader(8), _loader(32), _loader(64)
 
 @intrinsic
 def fetch(typing_context: Any, values: Any, index: Any) -> Any:
-    """Ask for a cache line that is needed soon; an address past the end is no fault."""
+    """Prefetch a cache line that is needed soon; an address past the end is no fault."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         line = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], ir.IntType(8))

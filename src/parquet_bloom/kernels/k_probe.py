@@ -132,7 +132,7 @@ class KProbeRule:
 
     @property
     def first(self) -> int:
-        """Where the count of the positions begins: Hive leaves the first one out."""
+        """The first index of the positions: Hive skips one."""
         return 2 if self.family == "hive" else 1
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which loops run over whole columns: those that numba compiles, or those of numpy (kernels.hashes).
+"""Chooses the loops over whole columns: those that numba compiles, or those of numpy (kernels.hashes).
 
 Both give the same bits. numba's are 5 to 30 times faster, but loading numba and a few kernels takes a process some
 0.4 s, and compiling them for the first time seconds. So a process begins without, and takes numba once that has
@@ -20,7 +20,7 @@ INSERTED_NS, LOOKED_UP_NS = 70.0, 28.0  # a number that numpy hashes, and insert
 
 
 class _Spent:
-    """Of this process: what the slow ways have cost, by their estimates, nanoseconds; threads may lose some.
+    """The cost of numpy's loops in this process, by their estimates, nanoseconds; threads may lose some.
 
     ns       for want of numba
     instead  of one loop, by its name
@@ -31,7 +31,7 @@ class _Spent:
 
 
 def compiled(ns: float | Callable[[], float]) -> bool:
-    """Whether numba's loops are to run now, where the slow way would take so many nanoseconds; or what finds them."""
+    """Whether numba's loops are to run now, where numpy's would take so many nanoseconds."""
     if "numba" in sys.modules or _Spent.ns > ALLOWED_NS:
         return True
     _Spent.ns += ns() if callable(ns) else ns
@@ -39,7 +39,7 @@ def compiled(ns: float | Callable[[], float]) -> bool:
 
 
 def worth_loading(loop: str, ns: float, load_ns: float) -> bool:
-    """Whether one more loop is to run now, which takes `load_ns` to load: once the slow way has cost as much.
+    """Whether one more loop is to run now, which takes `load_ns` to load: once numpy's loops have cost as much.
 
     loop  what both ways do, as a name of it
     ns    of the slow way, this time
@@ -49,6 +49,6 @@ def worth_loading(loop: str, ns: float, load_ns: float) -> bool:
 
 
 def expect(values: int, ns: float = INSERTED_NS) -> None:
-    """Say in advance how many values will be hashed, and what for: numba is better loaded first than half-way."""
+    """Announce how many values will be hashed: numba is better loaded first than in the middle."""
     if _Spent.ns + ns * values > ALLOWED_NS:
         _Spent.ns = ALLOWED_NS + 1

@@ -183,7 +183,7 @@ def _murmur3_finish(h1, h2, length):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def murmur3_state(data, start, stop, seed):  # type: ignore[no-untyped-def]
-    """Both halves before their length is mixed in; k_probe's kernels finish them in another way."""
+    """Both halves before their length is mixed in; k_probe's kernels finish them otherwise."""
     h1 = seed
     h2 = seed
     at = start
@@ -300,7 +300,7 @@ def insert_each(words, counts, hashes, mask):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
 def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
-    """Ask for hashes; words uint32[8 * blocks], any number of blocks, out bool[n]."""
+    """Query hashes; words uint32[8 * blocks], any number of blocks, out bool[n]."""
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
@@ -309,7 +309,7 @@ def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
 def contains_mask(words, hashes, out):  # type: ignore[no-untyped-def]
-    """Ask for hashes; words uint32[8 * blocks], the blocks a power of two, out bool[n]."""
+    """Query hashes; words uint32[8 * blocks], the blocks a power of two, out bool[n]."""
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]

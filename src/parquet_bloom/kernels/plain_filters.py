@@ -73,7 +73,7 @@ def insert_each(words: U32, counts: NDArray[np.int64], hashes: U64, rule: IndexR
 
 
 def contains(words: U32, hashes: U64, rule: IndexRule, out: NDArray[np.bool_]) -> None:
-    """Ask for hashes; out bool[n]."""
+    """Query hashes; out bool[n]."""
     n_blocks = len(words) // 8
     for part in _parts(hashes):
         at = 8 * block_of(hashes[part], n_blocks, rule)

@@ -91,7 +91,7 @@ class AtomicFile(Draft):
         return cls(path, path if os.path.exists(path) else None, overwrite, sync, by_name=by_name)
 
     def _open(self, by_name: bool) -> None:
-        """Open the target's folder, remove what killed runs left there, and make the new file beside the target."""
+        """Open the target's folder, remove files of killed runs there, and make the new file beside the target."""
         try:
             self._folder = Folder.made_at(os.path.dirname(self.target))
         except OSError as error:
@@ -110,7 +110,7 @@ class AtomicFile(Draft):
                     self.path = os.path.join(self._folder.path, self._name)
                     self.fd = self._folder.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
                     lock(self.fd)
-                if self._folder.look(self._name) is not None:
+                if self._folder.lstat(self._name) is not None:
                     return
                 self._close()  # another run took it for stale before the lock
         except BaseException as error:  # a signal too
@@ -150,7 +150,7 @@ class AtomicFile(Draft):
 
     @contextlib.contextmanager
     def _journal(self) -> Iterator[int | None]:
-        """What an append to a file left that had this name, open: so no other gets its inode number."""
+        """The journal of an append to a file of this name, open: so no other file gets its inode number."""
         fd = None
         with contextlib.suppress(OSError):
             there = self.target if os.path.exists(self.target) else self._folder.path
@@ -189,7 +189,7 @@ class AtomicFile(Draft):
             except FileExistsError:
                 raise ConflictError(self.target, EXISTS) from None
         elif self._replaces is None:
-            check_regular(self.target, self._folder.look(self._base))
+            check_regular(self.target, self._folder.lstat(self._base))
             self._folder.replace(self._name, self._base)
         else:
             self._put_instead(self._replaces)
@@ -203,7 +203,7 @@ class AtomicFile(Draft):
         # No call compares and renames at once. So the two files swap names first, and what came out is looked at then,
         # under a name that nobody else uses. Both files have a name at every moment, and the target is whole at every
         # moment.
-        ours = self._folder.look(self._name)
+        ours = self._folder.lstat(self._name)
         try:
             if not self._folder.exchange(self._name, self._base):
                 self._folder.replace(self._name, self._base)
@@ -211,7 +211,7 @@ class AtomicFile(Draft):
         except FileNotFoundError:
             raise ConflictError(self.target, CHANGED) from None
         try:
-            out = self._folder.look(self._name)
+            out = self._folder.lstat(self._name)
         except OSError as error:  # what came out may be another program's version: it is not removed here
             what = f"what it replaced, {self._name}, could not be looked at and removed"
             raise self._in_place(f"{what}; the next add or remove does that", error) from error
@@ -229,7 +229,10 @@ class AtomicFile(Draft):
         # A swap back is a swap too: another program may have put a third file there since. What comes out should be
         # what we put in last. If it is not, it is newer than what we put back, and goes in again; so the last one to
         # come stays. It ends as soon as nobody renames between two of our calls.
-        shown, held = ours, self._folder.look(self._name)  # what we last gave the target's name, and what is to have it
+        shown, held = (
+            ours,
+            self._folder.lstat(self._name),
+        )  # what we last gave the target's name, and what is to have it
         while True:
             try:
                 self._folder.exchange(self._name, self._base)
@@ -237,7 +240,7 @@ class AtomicFile(Draft):
                 with contextlib.suppress(FileExistsError):
                     self._folder.put(self._name, self._base)
                 return
-            out = self._folder.look(self._name)
+            out = self._folder.lstat(self._name)
             if out is None or shown is None or os.path.samestat(out, shown):
                 return
             shown, held = held, out  # it was replaced between: what came out is the newest
@@ -307,7 +310,7 @@ def check_regular(path: str, found: os.stat_result | None = None) -> None:
 
 
 def followed(target: str) -> str:
-    """Where a target really is: links are followed, but not another user's in a folder that all may write to.
+    """The real place of a target: links are followed, but not another user's in a folder that all may write to.
 
     As Linux does with fs.protected_symlinks. Raises StorageError.
     """
@@ -353,7 +356,7 @@ def new_target(where: PathLike, overwrite: bool) -> str:
 
 
 def _table_of(path: str) -> Table | None:
-    """The table that a file lies in; None where there is none, or a folder above it does not tell."""
+    """The table that a file lies in; None where there is none, or a folder above cannot be read."""
     with contextlib.suppress(StorageError):
         return Tables().enclosing_table(Location(os.path.realpath(path)))
     return None

@@ -31,7 +31,7 @@ _COMPARE_STEP = 4 << 20
 
 @dataclass(slots=True)
 class Transfer:
-    """What a new version cost the network: bytes sent, bytes copied inside the store, and why not more of them."""
+    """The bytes of a new version: sent, copied inside the store, and why not more of them were copied."""
 
     sent: int = 0
     copied: int = 0
@@ -121,7 +121,7 @@ class FileSink:
 
 
 class Draft(NewVersion):
-    """A new version whose bytes are in a local file, and what people are told it is.
+    """A new version whose bytes are in a local file, and its name in messages.
 
     fd        -1 before it is open and after it is closed
     sync      wait for the disk in `flush`, and let it begin before
@@ -318,4 +318,4 @@ class Assembled:
         return
 
     def close(self) -> None:
-        """What it is made of is closed by others."""
+        """Its parts are closed by others."""

@@ -1,4 +1,4 @@
-"""A folder that new files go to, held open, and the temporary files in it: their names, locks, and what runs leave.
+"""An open folder for new files, and the temporary files in it: their names, locks, and those of killed runs.
 
     .NAME.HOST-PID-RANDOM.parquet-bloom    beside NAME; locked (flock) while its process lives
 
@@ -111,7 +111,7 @@ class Folder:
         """Open a file in it, as os.open does; O_CLOEXEC is added."""
         return os.open(self._name(name), flags | os.O_CLOEXEC, mode, dir_fd=self.fd)
 
-    def look(self, name: str) -> os.stat_result | None:
+    def lstat(self, name: str) -> os.stat_result | None:
         """The stat of a name, of a link itself and not of its target; None where nothing has the name."""
         try:
             return os.stat(self._name(name), dir_fd=self.fd, follow_symlinks=False)
@@ -148,7 +148,7 @@ class Folder:
         except FileExistsError:
             raise
         except OSError:  # a file system without links
-            if self.look(new) is not None:
+            if self.lstat(new) is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
             self.replace(name, new)
             return
@@ -172,7 +172,7 @@ class Folder:
         return True
 
     def sync(self) -> None:
-        """Wait until renames in it are on the disk, where there is a way to."""
+        """Wait until renames in it are on the disk, where the system can."""
         if not self.syncs:
             return
         if self.fd is not None:
@@ -291,7 +291,7 @@ def _clear(folder: Folder) -> None:
 
 def _remove(folder: Folder, name: str) -> None:
     """Remove one that nobody holds. Raises OSError."""
-    found = folder.look(name)
+    found = folder.lstat(name)
     if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         return
     if os.geteuid() not in (0, found.st_uid):
@@ -309,7 +309,7 @@ def _remove(folder: Folder, name: str) -> None:
         seen_by_all = folder.locks_are_for_all() and _UNLOCKED.fullmatch(name) is None
         if not own and not seen_by_all and time.time() - found.st_mtime < _DAY_S:
             return
-        now = folder.look(name)
+        now = folder.lstat(name)
         if now is None or not os.path.samestat(now, found):
             return
         if is_folder:

@@ -1,4 +1,4 @@
-"""One writer of a file at a time, and what a killed one left beside it is undone.
+"""Locks a file for one writer at a time, and undoes the work of a killed one.
 
 The lock (flock) is on the file itself, not on its name, and ends with its process. Who comes later waits, and then
 works on the newest version. Programs that do not take it are noticed at the end all the same, see output.atomic_file.
@@ -82,7 +82,7 @@ def _is_newest(source: OpenFile) -> bool:
 
 
 def recover(source: OpenFile) -> bool:
-    """End what a killed append to a file left; whether there was anything. The file has to be locked.
+    """Undo a killed append to a file; True if there was one. The file has to be locked.
 
     That lock is what tells that the append does not go on.
 
@@ -118,7 +118,7 @@ def recover(source: OpenFile) -> bool:
 
 
 class UnlikeError(Exception):
-    """What was seen that no append of ours leaves."""
+    """A state that no append of ours makes."""
 
 
 def _recover(source: OpenFile, path: str, opened: int) -> None:
@@ -175,7 +175,7 @@ def judge(fd: int, journal: Journal, opened: int) -> bool:
 
 
 def _other_byte(here: bytes, there: bytes) -> int | None:
-    """Where the first byte is that is neither the one that was to come nor zero."""
+    """The offset of the first byte that is neither the expected one nor zero."""
     for at in range(0, len(here), _ZEROS_STEP):
         a, b = here[at : at + _ZEROS_STEP], there[at : at + _ZEROS_STEP]
         if a != b and (len(b) < len(a) or any(a)):
@@ -207,7 +207,7 @@ def remove_journal(folder: Folder, path: str, opened: int) -> bool:
     It may have gone with the file, which was replaced, and another append may have put its own there since.
     """
     name = journal_name(os.path.basename(path))
-    named = folder.look(name)
+    named = folder.lstat(name)
     if named is None or not os.path.samestat(named, os.fstat(opened)):
         return False
     with contextlib.suppress(FileNotFoundError):

@@ -67,7 +67,7 @@ class StoredFile(NewVersion):
         self._spooled = 0
 
     def discard(self) -> None:
-        """Give the new version up; nothing has been asked of the store yet."""
+        """Discard the new version; no request was sent yet."""
         self._spool.close()
 
     def flush(self) -> None:
@@ -118,7 +118,7 @@ class StoredFile(NewVersion):
             raise self._error_of(error) from error
 
     def _error_of(self, error: Exception, more: str = "") -> StorageError:
-        """What the store said, in one line; `more` comes after it."""
+        """The store's error in one line; `more` comes after it."""
         from botocore.exceptions import ClientError
 
         if isinstance(error, ClientError):
@@ -217,7 +217,7 @@ class StoredFile(NewVersion):
                 raise
 
     def _is_there(self, client: Any, upload: dict[str, str], done: list[dict[str, object]], error: Exception) -> bool:
-        """Whether the target is what was to be put together, by its ETag. Raises StorageError where nobody can tell."""
+        """Whether the target is the assembled object, by its ETag. Raises StorageError where that is unknown."""
         from botocore.exceptions import ClientError
 
         wanted = etag_of([str(part["ETag"]) for part in done])
@@ -233,7 +233,7 @@ class StoredFile(NewVersion):
         raise self._error_of(error, more) from error
 
     def _kept(self, client: Any) -> dict[str, Any]:
-        """What the old object has beside its bytes, for the new one. Raises StorageError."""
+        """The old object's metadata and tags, for the new one. Raises StorageError."""
         from botocore.exceptions import ClientError
 
         bucket, _, key = self._source.location.path.partition("/")
@@ -316,7 +316,7 @@ def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
 
 
 def can_speak_for(filesystem: Any) -> bool:
-    """Whether boto3 can be given this file system's credentials; a role that pyarrow assumes cannot."""
+    """Whether boto3 can use this file system's credentials; those of a role that pyarrow assumes cannot be read."""
     return not s3_options(filesystem).get("role_arn")
 
 
@@ -380,7 +380,7 @@ def etag_of(parts: Sequence[str]) -> str | None:
 
 
 def abort(client: Any, upload: dict[str, str]) -> str:
-    """Give an upload up; returns what is to be told where that failed."""
+    """Abort an upload; returns the text of a failure."""
     from botocore.exceptions import ClientError
 
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Where a new file goes: a folder of this machine, or a store, which takes it as a whole or in parts.
+"""The target of a new file: a folder of this machine, or a store, which takes it as a whole or in parts.
 
 local target                   output.atomic_file: beside it, renamed
 local, append                  output.append: behind the file itself, with a journal
@@ -68,7 +68,7 @@ class Writing:
 
 
 class Target:
-    """Where the new version of one file goes, and how it is written: put together once, asked by who writes it.
+    """The target of one file's new version, and how it is written.
 
     at   the place; how  what was asked for
     """

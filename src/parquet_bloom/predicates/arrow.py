@@ -132,7 +132,7 @@ def _array(values: list[Any]) -> pa.Array:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one short line."""
+    """An error in one short line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
@@ -276,7 +276,7 @@ class _Translation:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """What the pairs from start to end mean: a column, a typed scalar, a predicate, or not understood."""
+    """Parse the pairs from start to end: a column, a typed scalar, a predicate, or not understood."""
 
     meaning: _Column | pa.Scalar | _Translation | _NotUnderstood
     start: int
@@ -504,7 +504,7 @@ def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Translation | No
 
 
 def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predicate:
-    """What `is_in` says: never NULL, a null is in the set if the set holds one and nulls match.
+    """The meaning of `is_in`: never NULL, a null is in the set if the set holds one and nulls match.
 
     Values are cast to the column's type before they are looked up by their bits. So a zero finds
     only zeros of its own sign, NaN finds NaN, and a timestamp finds the date it falls on.

@@ -60,7 +60,7 @@ class FirstFile:
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return ("the table " if self.is_table else "the first file, ") + self.name if self.name else "the first file"
 
     def same_kind(self, leaf: Leaf, original: Leaf) -> bool:
@@ -88,7 +88,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a part speaks of.
+    """The column of a part.
 
     leaf    of the file, or a partition's key
     first   the same column in the first file of the data set, where its type is another
@@ -104,7 +104,7 @@ class Column:
     days: bool = False
 
     def operand(self, value: Any) -> Operand:
-        """What a literal means, if it means the same in the first file. Raises RequestError for a misfit."""
+        """The operand of a literal, if it is the same in the first file. Raises RequestError for a misfit."""
         found = operand(value, self.leaf)
         if self.first is not None and found.known != operand(value, self.first).known:
             return Operand(False, reason=self.differs)
@@ -114,7 +114,7 @@ class Column:
 
 
 def misfit_error(value: Any, leaf: Leaf) -> RequestError:
-    """What to say of a literal that can never be compared with its column."""
+    """The error for a literal that can never be compared with its column."""
     value = as_literal(value)
     text = spelled(value) if isinstance(value, Literal) else literal_text(value)
     reason = f"column {leaf.name} is {described(leaf)}: "
@@ -207,7 +207,7 @@ def _key(part: tree.Named, key: Leaf, casts: bool) -> Column:
 
 
 def _plain(leaf: Leaf) -> tuple[str, ...]:
-    """A path in which the groups of lists are called alike, whoever wrote them."""
+    """A path in which the groups of lists have one name, for all writers."""
     if not leaf.repeated:
         return leaf.path
     path = [part if part not in ("bag", "array") else "list" for part in leaf.path[1:-1]]
@@ -366,7 +366,7 @@ def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[An
 
 
 def _quick(column: Column) -> Callable[[Any], Operand | None]:
-    """What column.operand gives for the literals that long lists are made of, ten times as fast; None for others."""
+    """column.operand for the usual literals of long lists, ten times as fast; None for others."""
     leaf = column.leaf
     if column.first is None and leaf.logical in (None, "STRING") and leaf.physical == BYTE_ARRAY:
 

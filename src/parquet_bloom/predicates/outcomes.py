@@ -1,4 +1,4 @@
-"""Which of {TRUE, FALSE, NULL} can a row give?
+"""Computes which of {TRUE, FALSE, NULL} a row can give.
 
 A row group is skipped when TRUE is impossible, and only then; its rows need no filter when TRUE is
 alone. Sets are computed from sets: what AND may give is each outcome of one side with each of the
@@ -62,17 +62,17 @@ _NOT = np.array([bits & NULL | (bits & TRUE) << 1 | (bits & FALSE) >> 1 for bits
 
 
 def conjunction(parts: list[Masks], n: int) -> Masks:
-    """What AND of the parts may give, for each of n row groups."""
+    """The outcomes of AND of the parts, for each of n row groups."""
     return reduce(lambda a, b: _AND[a, b], parts) if parts else np.full(n, TRUE, np.uint8)
 
 
 def disjunction(parts: list[Masks], n: int) -> Masks:
-    """What OR of the parts may give."""
+    """The outcomes of OR of the parts."""
     return reduce(lambda a, b: _OR[a, b], parts) if parts else np.full(n, FALSE, np.uint8)
 
 
 def negation(part: Masks) -> Masks:
-    """What NOT of the part may give."""
+    """The outcomes of NOT of the part."""
     return _NOT[part]
 
 
@@ -88,7 +88,7 @@ Flags = NDArray[np.bool_]
 
 
 def combine(bound: Bound, masks: Sequence[Masks], n: int) -> Masks:
-    """What the whole may give, from what its terms (in the order of terms_of) may give."""
+    """The outcomes of the whole, from those of its terms (in the order of terms_of)."""
     found, rest = _combine(bound, list(masks), n)
     assert not rest
     return found
@@ -108,7 +108,7 @@ def _combine(bound: Bound, masks: list[Masks], n: int) -> tuple[Masks, list[Mask
 
 
 def term_masks(term: Term, statistics: ColumnStatistics, nan: str = "ieee") -> Masks:
-    """What one term may give in each row group."""
+    """The outcomes of one term in each row group."""
     n = len(statistics)
     if isinstance(term, Opaque):
         return np.full(n, ANY, np.uint8)
@@ -127,7 +127,7 @@ def term_masks(term: Term, statistics: ColumnStatistics, nan: str = "ieee") -> M
 
 
 def denied(term: Term, mask: Masks) -> Masks:
-    """What is left of a term when no value of the rows makes it TRUE."""
+    """The outcomes of a term when no value of the rows makes it TRUE."""
     was_true = (mask & TRUE) != 0
     instead = NULL if isinstance(term, Members) and term.null else FALSE
     return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
@@ -149,7 +149,7 @@ def _values(term: Members | Interval, statistics: ColumnStatistics) -> Masks:
 
 
 def _known(has: Flags, compare: Callable[[], Any]) -> Flags:
-    """Where a bound is known and compares so; where none is known its array may hold anything."""
+    """The row groups whose bound is known and compares so; an unknown bound may hold any value in its array."""
     return has & np.asarray(compare(), bool) if has.any() else np.zeros(len(has), bool)
 
 
@@ -221,7 +221,7 @@ def _members(term: Members, statistics: ColumnStatistics) -> tuple[Flags, Flags]
 
 
 def _between(ranked: Sequence[Operand], statistics: ColumnStatistics, row_group: int) -> tuple[int, int]:
-    """Which of some ranked operands, from the first up to the last, lie within a row group's bounds."""
+    """The ranked operands, from the first up to the last, that lie within a row group's bounds."""
     first, last = 0, len(ranked)
     if statistics.has_lower[row_group]:
         first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_lower)
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Any:
 
 
 def probes_of(term: Term, statistics: ColumnStatistics, row_group: int, most: int) -> tuple[bytes, ...] | None:
-    """The PLAIN bytes whose absence from a filter means that the term is never TRUE; None: cannot tell.
+    """The PLAIN bytes whose absence from a filter means that the term is never TRUE; None: unknown.
 
     most  so many values of an integer range are asked for, one by one
     """
@@ -276,7 +276,7 @@ def _range_probes(term: Interval, statistics: ColumnStatistics, row_group: int, 
 
 
 def same_for_all(term: Term) -> bool:
-    """Whether every row group is asked for the same probes."""
+    """Whether every row group is queried for the same probes."""
     return isinstance(term, Element) or (isinstance(term, Members) and not term.ranked)
 
 

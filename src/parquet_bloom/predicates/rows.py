@@ -1,4 +1,4 @@
-"""Predicate -> the rows it keeps, in tables with a given Arrow schema.
+"""Filters rows by a predicate, in tables with an Arrow schema.
 
     keep = row_filter(And((Compare(("id",), "=", 5), Contains(("tags",), "new"))), schema)
     keep.filter_batch(batch)     keep.mask(batch)     keep.expression (None: it has a list_contains)
@@ -276,7 +276,7 @@ def _with_nan(column: Any, found: Plan, op: str, value: Literal) -> Any:
 
 
 def _value_set(kind: pa.DataType, scalars: list[pa.Scalar]) -> pa.Array:
-    """The values to look up; `is_in` goes by bits, so a zero stands there with both signs."""
+    """The values of `is_in`, which compares bits, so a zero is among them with both signs."""
     if not pa.types.is_floating(kind):
         return pa.array([s.value if pa.types.is_temporal(kind) else s.as_py() for s in scalars], kind)
     values = [float(s.as_py()) for s in scalars]
@@ -306,7 +306,7 @@ def _any_element(lists: pa.Array, found: Plan) -> pa.BooleanArray:
 
 
 def _extents(lists: pa.Array) -> tuple[Any, Any]:
-    """Where each list's elements start and end in `lists.values`."""
+    """Start and end of each list's elements in `lists.values`."""
     kind = lists.type
     if pa.types.is_fixed_size_list(kind):
         starts = (np.arange(len(lists), dtype=np.int64) + lists.offset) * kind.list_size

@@ -206,7 +206,7 @@ class ShortenedText:
     _cut: list[int] = field(default_factory=list)
 
     def position(self, at: int) -> int:
-        """Where a character of what is left stands in the whole text."""
+        """The position in the whole text of a character of the rest."""
         before = bisect_right(self._gaps, at)
         return at + (self._cut[before - 1] if before else 0)
 
@@ -284,7 +284,7 @@ class _Sql(Dialect):
     """SQL's expressions with names in "a" or `a`, bytes as x'00ff', integers also as 0xff."""
 
     def to_json_path(self, path: Any) -> Any:
-        """As it is; sqlglot would look into it, and log what it does not like."""
+        """The path as it is; sqlglot would parse it, and log its complaints."""
         return path
 
     class Tokenizer(SqlTokenizer):
@@ -309,7 +309,7 @@ class _Sql(Dialect):
         }
 
         def _parse_equality(self, *args: Any, **options: Any) -> Any:
-            """What AND, OR and NOT join, with its span in the text: meta["span"]."""
+            """Parse an operand of AND, OR and NOT, with its span in the text: meta["span"]."""
             first = self._curr
             node = super()._parse_equality(*args, **options)
             if node is not None and first and self._prev:

@@ -42,7 +42,7 @@ _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def parse(text: str) -> Predicate:
-    """Read a predicate. Raises TextError with a mark under the spot where it stops being one."""
+    """Read a predicate. Raises TextError with a mark under the position where it stops being one."""
     short = shortened(text)
     tokens = split(text, short)
     root = parsed(text, tokens)
@@ -300,7 +300,7 @@ class _Reader:
     # --- places -------------------------------------------------------------------------------
 
     def _place(self, node: exp.Expression) -> tuple[int, int]:
-        """Where the part that a node belongs to stands in the text."""
+        """The position in the text of the part that a node belongs to."""
         found: Any = node
         while found is not None and "span" not in found.meta:
             found = found.parent

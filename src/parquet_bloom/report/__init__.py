@@ -1,1 +1,1 @@
-"""What people look at: tables, texts and rows."""
+"""Reports for people: tables, texts and rows."""

@@ -1,4 +1,4 @@
-"""What `add` and `remove` did, or would do, for people: totals, columns, files; every row only if asked for."""
+"""Reports of `add` and `remove` for people: totals, columns, files; every row on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNNOTICED = (
 
 
 def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
-    """Tell of AddedFiles: of one in a line, of several totals first."""
+    """Print AddedFiles: one in a line, several with totals first."""
     if len(files) == 1:
         _print_one(files[0], say)
     elif files:
@@ -41,7 +41,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
 
 
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
-    """Tell of RemovedFiles: of one in a line, of several totals first."""
+    """Print RemovedFiles: one in a line, several with totals first."""
     for file in files if len(files) == 1 else ():
         headline(_arrow(file), _removed([file]), say, _style(file.removed))
         say_travel(file, say)
@@ -59,7 +59,7 @@ def _style(filters: int) -> str:
 
 
 def _removed(files: Sequence[Any]) -> str:
-    """What was removed of files, or would be."""
+    """The removed filters of files, or those a dry run would remove."""
     removed, dry = sum(f.removed for f in files), files[0].dry_run
     if not removed:
         return "nothing to remove"
@@ -70,7 +70,7 @@ def _removed(files: Sequence[Any]) -> str:
 
 
 def print_commits(report: Any, say: Say) -> None:
-    """Tell of a table's commits, or of a dry run how its files would get new versions; of files nothing."""
+    """Print a table's commits, or the commit modes of a dry run; nothing for files."""
     for commit in report.commits:
         same = f", {commit.same_path:,} on the same path" if commit.same_path else ""
         made = f"version {commit.version} of {commit.table}"
@@ -107,7 +107,7 @@ def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], every
 
 
 def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
-    """Which columns got no filter and why, each reason once; names_shown None: each with its own numbers."""
+    """Lines on columns without a filter, each reason once; names_shown None: each with its own numbers."""
     reasons: dict[str, _SkippedForReason] = {}
     for file in files:
         for one in file.skipped:
@@ -130,7 +130,7 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
 
 @dataclass
 class _SkippedForReason:
-    """What was left out for one reason; dicts are sets in order."""
+    """Columns that were skipped for one reason; dicts are sets in order."""
 
     reasons: dict[str, None] = field(default_factory=dict)
     columns: dict[str, None] = field(default_factory=dict)
@@ -227,7 +227,7 @@ def disk_for(files: Sequence[Any]) -> int:
 
 
 def print_columns(files: Sequence[Any]) -> None:
-    """What each column got, over several files."""
+    """Print the filters of each column, over several files."""
     dry = files[0].dry_run
     sums: dict[str, list[Any]] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""What `advise`, `bench` and `engines` found, for people."""
+"""Reports of `advise`, `bench` and `engines` for people."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _row(column: ColumnAdvice) -> tuple[str, ...]:
 
 
 def _by_engines(columns: Sequence[ColumnAdvice]) -> dict[str, list[str]]:
-    """Who uses the filters -> the columns."""
+    """Engines that use the filters -> the columns."""
     used: dict[str, list[str]] = {}
     for column in columns:
         engines = ", ".join(["this package", *column.engines])
@@ -124,7 +124,7 @@ def in_seconds(interval: Interval) -> str:
 
 
 def print_bench(report: Any, say: Say) -> None:
-    """Tell what was compared, a line an engine, and the sentence."""
+    """Print the comparison, a line an engine, and the sentence."""
     made = "without its filters" if report.made == "before" else f"with filters on {', '.join(report.columns)}"
     headline(report.path, f"{plural(report.row_groups, 'row group')}, {size(report.size)}; a copy {made} was made", say)
     say(
@@ -270,7 +270,7 @@ def _more(answers: dict[Key, str], engine: str, stored: str, question: str) -> s
 
 
 def table_rows(report: Any, engines: Sequence[Any]) -> list[list[str]]:
-    """A row a kind, then the rows of what else is asked; a cell an engine."""
+    """A row a kind, then the rows of other questions; a cell an engine."""
     answers = _answers(report)
     kinds = [kind for kind in KINDS if any((e.name, kind, PLAIN, EQUAL) in answers for e in engines)]
     rows = [[kind, *(_word(answers.get((e.name, kind, PLAIN, EQUAL))) for e in engines)] for kind in kinds]
@@ -305,7 +305,7 @@ def _of_family(name: str, kinds: dict[str, str], these: set[str]) -> str:
 
 
 def print_engines(report: Any, say: Say) -> None:
-    """Tell which engine uses filters of which type, then why some could not be asked, and what sources say."""
+    """Print which engine uses filters of which type, then the reasons of unknown answers, and the sources."""
     if any(e.how != SOURCES for e in report.engines):
         _print_measured(report, say)
     _print_reasons(report, say)
@@ -334,7 +334,7 @@ def _print_hazards(hazards: Sequence[Any], say: Say) -> None:
 
 
 def _hazard(hazard: Any) -> str:
-    """Which releases, what they do, over which filters and where: without an end."""
+    """The releases, their fault, the filters and the places, as a sentence without an end."""
     versions = ", ".join(range_text(tuple(one)) for one in hazard.versions)
     types = "all types" if ALL in hazard.types else ", ".join(hazard.types)
     where = f", where {hazard.when}" if hazard.when else ""
@@ -363,7 +363,7 @@ def _named(engines: Sequence[Any]) -> str:
 
 
 def _print_reasons(report: Any, say: Say) -> None:
-    """Why engines could not be asked: each reason once, with the types."""
+    """Print why engines have no answer: each reason once, with the types."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for a in report.answers:
         if a.reason and a.kind not in reasons.setdefault((a.engine, a.reason), []):

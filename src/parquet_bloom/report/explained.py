@@ -1,4 +1,4 @@
-"""What each kind of error means and what to do about it: the page docs/errors.md, which the package has with it.
+"""Explains each kind of error and its cure: the page docs/errors.md, which is part of the package.
 
 A section of the page is a kind of error. Its "**Hint:**" is what to try next; lines "* `words`: hint" are for messages
 that have these words, or files whose name ends so, where they begin with a dot. An empty hint: the message says it
@@ -19,7 +19,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One kind of error: what it means, what it looks like, what to do.
+    """One kind of error: its meaning, an example, its cure.
 
     name  as `parquet-bloom explain` takes it
     text  below its heading, as Markdown
@@ -29,7 +29,7 @@ class Section:
     text: str
 
     def hint(self, reason: str, path: str = "") -> str | None:
-        """What to try next for this reason, of a file of this name; None where the reason says so itself."""
+        """The next step for this reason, of a file of this name; None where the reason says so itself."""
         for words, hint in _SPECIAL.findall(self.text):
             if words in reason or (words.startswith(".") and path.endswith(words)):
                 return hint.rstrip(".") or None
@@ -37,7 +37,7 @@ class Section:
         return " ".join(general[1].split()).partition(". ")[0].rstrip(".") if general else None
 
     def gist(self) -> str:
-        """What it means, in a few words."""
+        """Its meaning in a few words."""
         meaning = " ".join(self.text.split("\n\n")[0].partition(": ")[2].split())
         return re.split(r"[.:;] |\.$", meaning, maxsplit=1)[0]
 

@@ -1,4 +1,4 @@
-"""What `inspect`, `verify` and `status` found, for people: totals, a line a column and a file, what stands out."""
+"""Reports of `inspect`, `verify` and `status` for people: totals, a line a column and a file, outliers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def outlier_lines(files: Sequence[Any]) -> list[str]:
 
 
 def _without(column: str, found: Sequence[tuple[Any, Any]], files: Sequence[Any]) -> Iterator[str]:
-    """Which row groups lack a filter on a column that others have."""
+    """The row groups that lack a filter on a column that others have."""
     there: dict[str, set[int]] = {}
     for file, f in found:
         there.setdefault(file.path, set()).add(f.row_group)
@@ -87,7 +87,7 @@ _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 
 
 def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
-    """Tell of FileInfos."""
+    """Print FileInfos."""
     filters = [f for file in files for f in file.filters]
     form = _form(filters)
     _say_total(files, filters, f" ({form})" if form else "", say)
@@ -187,7 +187,7 @@ def _print_every(filters: Sequence[Any], with_form: bool) -> None:
 
 
 def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
-    """Tell of VerifiedFiles."""
+    """Print VerifiedFiles."""
     filters = [f for file in files for f in file.filters]
     wrong = sum(len(file.wrong) for file in files)
     bad = f"{wrong:,} wrong" if wrong else "none wrong" if filters else "nothing to verify"
@@ -256,7 +256,7 @@ def _texts(files: Sequence[Any], kind: str) -> list[tuple[str, Any, str]]:
 
 
 def _say_texts(what: str, found: Sequence[tuple[str, Any, str]], say: Say) -> None:
-    """Tell texts about filters: those that differ in numbers alone once, by the first filter."""
+    """Print texts about filters: those that differ in numbers alone once, by the first filter."""
     groups: dict[str, list[tuple[str, Any, str]]] = {}
     for one in found:
         groups.setdefault(gist(one[2]), []).append(one)
@@ -288,7 +288,7 @@ def _short(number: float) -> str:
 
 
 def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
-    """Tell of a StatusReport.
+    """Print a StatusReport.
 
     name   what was named, or nothing
     paste  prints a command

@@ -1,4 +1,4 @@
-"""What a call was asked to hold, for continuous integration: gates, and annotations of a GitHub workflow run.
+"""Conditions for continuous integration: gates, and annotations of a GitHub workflow run.
 
 Source of the annotations' form: "Workflow commands for GitHub Actions", notice, warning and error.
 """
@@ -18,7 +18,7 @@ _IN_NAMES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One condition: the option that asks for it, whether it holds, and why not."""
+    """One condition: its option, whether it is met, and why not."""
 
     gate: str
     holds: bool
@@ -60,7 +60,7 @@ def status_gates(report: Any, columns: Sequence[str], complete: bool) -> list[Ga
 
 
 def status_text(one: Any) -> str:
-    """What a ColumnStatus lacks."""
+    """The missing filters of a ColumnStatus, in words."""
     of, files = plural(one.row_groups, "row group"), f"{one.files_lacking:,} of {plural(one.files, 'file')}"
     if not one.row_groups_lost:
         lack = "lacks" if one.row_groups_lacking == 1 else "lack"
@@ -73,7 +73,7 @@ def status_text(one: Any) -> str:
 
 
 def lacking_text(column: str, groups: Sequence[int]) -> str:
-    """What a column lacks."""
+    """The missing filters of a column, in words."""
     shown = ", ".join(map(str, groups[:_SHOWN])) + (", ..." if len(groups) > _SHOWN else "")
     return f"{column} has no sound filter in {plural(len(groups), 'row group')} ({shown})"
 
@@ -123,7 +123,7 @@ def of_inspect(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
 
 
 def of_status(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
-    """Columns that lack filters: an error where a gate asks for them, else a warning; files that failed."""
+    """Columns that lack filters: an error where a gate names them, else a warning; files that failed."""
     title = "parquet-bloom status"
     for one in report.columns:
         if one.row_groups_lacking:

@@ -138,7 +138,7 @@ def _fitting(least: Sequence[int], width: int) -> list[int]:
 
 
 def _grown(widths: dict[int, int], natural: Sequence[int], room: int) -> dict[int, int]:
-    """Share the room that is left: the narrowest column that wants more gets it."""
+    """Share the remaining room: the narrowest column that wants more gets it."""
     room -= sum(widths.values()) + (_GAP + 1 if len(widths) < len(natural) else 0)
     while room > 0 and (wanting := [i for i in widths if widths[i] < natural[i]]):
         widths[min(wanting, key=lambda i: widths[i])] += 1
@@ -192,7 +192,7 @@ def _json_values(array: pa.Array) -> list[Any]:
 
 
 def _timestamps_as_text(kind: pa.DataType) -> pa.DataType | None:
-    """The type with texts in the place of timestamps; None if it holds none, or in a way that cannot be cast."""
+    """The type with texts in the place of timestamps; None if it has none, or some that cannot be cast."""
     if pt.is_timestamp(kind):
         return pa.string()
     if pt.is_struct(kind):
@@ -210,7 +210,7 @@ def _timestamps_as_text(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _rfc3339(value: Any, kind: pa.DataType) -> Any:
-    """A value of _values(), its timestamps from Arrow's way of writing them: 2026-01-31 12:00:00.000+0100."""
+    """A value of _values(), its timestamps from Arrow's format: 2026-01-31 12:00:00.000+0100."""
     if value is None:
         return None
     if pt.is_timestamp(kind):

@@ -1,4 +1,4 @@
-"""What a search skipped and why, for people and for programs."""
+"""Reports of skipped row groups, with the reasons, for people and for programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def line(verdicts: Sequence[Any], excluded: Sequence[Any] = ()) -> str:
 def print_checked(
     verdicts: Any, explain: bool, everything: bool, say: Say, after: Callable[[], None] = lambda: None
 ) -> None:
-    """Tell what was skipped, then which row groups of which files are left, or with `explain` about every one.
+    """Print what was skipped, then the remaining row groups of each file, or with `explain` every one.
 
     verdicts  of search.check, with the files that were not opened
     after     is called behind the first line
@@ -189,7 +189,7 @@ def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], file: IO[str]
 
 
 def unfiltered_lines(columns: Sequence[Any]) -> list[str]:
-    """Which columns of a predicate, its ColumnFilters, lack filters where these could help."""
+    """Lines on the columns of a predicate, its ColumnFilters, that lack filters where these could help."""
     lines = []
     for c in _lacking(columns):
         without = f"{c.row_groups - c.with_filter:,} of the " if c.with_filter else "the "
@@ -204,7 +204,7 @@ def unfiltered_lines(columns: Sequence[Any]) -> list[str]:
 def adding(
     columns: Sequence[Any], sources: Sequence[str], catalog_properties: Mapping[str, str] | None = None
 ) -> ShellCommand | None:
-    """What to type for these filters; None where none is missing, or nobody knows what to type.
+    """The command that adds these filters; None where none is missing, or none can name the source.
 
     sources  the files as they were named, or a table, whose latest version alone is changed, by a commit
     catalog_properties  of the table's catalog

@@ -28,7 +28,7 @@ _UNSEEN = re.compile(
 
 
 class Say(Protocol):
-    """What prints lines."""
+    """A function that prints lines."""
 
     def __call__(self, text: str, style: str = "") -> None:
         """Print a line; of a style that `painted` knows, on what takes colours."""
@@ -151,7 +151,7 @@ def _cut(word: str, width: int) -> Iterator[str]:
 
 
 def gist(text: str) -> str:
-    """A reason without its numbers and bytes: of those that have the same gist only the first is told."""
+    """A reason without its numbers and bytes: of those that have the same gist only the first is printed."""
     return _VARYING.sub("", text)
 
 
@@ -233,7 +233,7 @@ def _without_middle(name: str, width: int, head: float) -> str:
 
 
 def _around(name: str, start: int, stop: int, width: int, head: float) -> str:
-    """What lies from start to stop of a name between ellipses, and as much around it as has room."""
+    """The part of a name from start to stop, between ellipses, with as much around it as has room."""
     if width < 3:
         return _without_middle(name, width, head)
     width -= (start > 0) + (stop < len(name))
@@ -248,7 +248,7 @@ def _around(name: str, start: int, stop: int, width: int, head: float) -> str:
 
 
 def _repeated(names: Sequence[str], shown: Sequence[str]) -> list[int]:
-    """Which texts stand for a name although another name has that text already, or is that text itself."""
+    """The texts that stand for a name although another name has that text already, or is that text itself."""
     owner = {name: name for name, text in zip(names, shown, strict=True) if name == text}
     return [i for i, (name, text) in enumerate(zip(names, shown, strict=True)) if owner.setdefault(text, name) != name]
 
@@ -405,7 +405,7 @@ def fitted(
     room: int,
     names: Sequence[int] = (),
 ) -> list[int]:
-    """The widths of columns that share `room`: headings are folded, then names give way, then the widest texts."""
+    """The widths of columns that share `room`: headings are folded, then names are cut, then the widest texts."""
     widths = list(natural)
     for i in right:
         if sum(widths) > room:
@@ -461,7 +461,7 @@ def share(rate: float | None) -> str:
 
 
 def growth(before: int, after: int) -> str:
-    """What became of a size, for people: +6.3 %, +1,200 %; "-" where there was nothing."""
+    """The growth of a size, for people: +6.3 %, +1,200 %; "-" where there was nothing."""
     if not before:
         return "-"
     percent = 100 * (after / before - 1)

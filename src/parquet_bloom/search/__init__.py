@@ -1,4 +1,4 @@
-"""Which row groups can match a predicate, and their rows.
+"""Finds the row groups that can match a predicate, and their rows.
 
 Decisions
 

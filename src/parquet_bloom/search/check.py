@@ -1,4 +1,4 @@
-"""Which row groups can hold a row for which a predicate is TRUE: footers and filters, no data.
+"""Finds the row groups that can hold a row for which a predicate is TRUE: by footers and filters, without data.
 
 True of every verdict: a row group is skipped only if no row in it can match. Where a filter is of
 a kind we do not know, or its bytes contradict each other, the row group is kept; the second is
@@ -47,7 +47,7 @@ logger = logging.getLogger("parquet_bloom")
 
 
 class RowGroupVerdict(NamedTuple):
-    """What is known of one row group without reading its data.
+    """The verdict on one row group, without reading its data.
 
     outcome     what the predicate may give over its rows
     skipped     no row can match
@@ -90,7 +90,7 @@ class ExcludedFile(Result):
 
 
 def excluded_file(searched: FileResult) -> ExcludedFile | None:
-    """What is told of a file that was not opened; None of one that was."""
+    """The entry for a file skipped unopened, or None."""
     why, file = searched.excluded, searched.file
     if why is None:
         return None
@@ -206,7 +206,7 @@ def _literal_reason(bound: Bound) -> str:
 
 
 def log_search(predicate: Predicate, files: Sequence[FileResult]) -> None:
-    """Log what was skipped, and which parts of the predicate told nothing."""
+    """Log the skipped row groups, and the parts of the predicate that could not skip any."""
     groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
     kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
     size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)
@@ -233,7 +233,7 @@ _MUTE = 5  # columns that are named
 
 @dataclass(slots=True, repr=False)
 class ColumnFilters(Result):
-    """A column that the predicate compares with values, and its filters in the row groups that are left.
+    """A column that the predicate compares with values, and its filters in the remaining row groups.
 
     row_groups   that are left and that a filter could exclude
     with_filter  of these, how many have one
@@ -370,7 +370,7 @@ def check(
 
 
 def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters], silent: dict[str, None]) -> None:
-    """Count the filters on the columns of equalities, in the row groups of one file that are left.
+    """Count the filters on the columns of equalities, in the remaining row groups of one file.
 
     silent  gets the columns with filters there that are compared in ways that no filter answers
     """
@@ -405,7 +405,7 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
 
 
 def _compared_otherwise(bound: Bound, negated: bool = False) -> Iterator[Leaf]:
-    """The columns of which a predicate asks what no filter answers: their order, and that a value is not there."""
+    """The columns that a predicate compares as no filter can: by their order, or for the absence of a value."""
     if isinstance(bound, AllOf | AnyOf):
         for part in bound.parts:
             yield from _compared_otherwise(part, negated)

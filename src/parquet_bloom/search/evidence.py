@@ -1,4 +1,4 @@
-"""What the row groups of one file may give for a predicate, and what that cost.
+"""Decides which outcomes the row groups of one file may give for a predicate, and counts the bytes that it read.
 
     partition values -> bounds and null counts -> filters, only of row groups that are still open
 
@@ -95,7 +95,7 @@ def partition_keys(files: Iterable[Pairs]) -> tuple[Leaf, ...]:
 
 
 def partition_value(key: Leaf, pairs: Pairs) -> Value:
-    """The value of one file, in the order of bounds.domain_of: an int, the bytes of a text, or None."""
+    """The value of one file, in the order of statistics.domain_of: an int, the bytes of a text, or None."""
     text = dict(pairs).get(key.path[0])
     if text is None:
         return None
@@ -111,7 +111,7 @@ Groups = NDArray[np.int64]  # row groups, by their numbers
 
 @dataclass(slots=True)
 class Decision:
-    """What is known of each row group of a file; arrays have one element a row group.
+    """The decision on each row group of a file; arrays have one element a row group.
 
     outcomes    uint8, bits as in predicates.outcomes
     stage       uint8: index into STAGES of what made TRUE impossible; 0 where it is possible
@@ -163,7 +163,7 @@ class Question:
     absent: Callable[[Leaf, int], ColumnStatistics] = lambda leaf, n: all_null_statistics(n)
 
     def combine(self, masks: Sequence[Masks], n: int) -> Masks:
-        """What the predicate may give in n row groups, from what its terms may give."""
+        """The outcomes of the predicate in n row groups, from those of its terms."""
         return combine(self.bound, masks, n) & np.uint8(self.log)
 
 
@@ -176,7 +176,7 @@ def literal_outcome(bound: Bound, nan: str) -> int:
 
 
 def partition_outcome(question: Question) -> int:
-    """What the predicate may give over rows of which only the partition values are known.
+    """The outcomes of the predicate over rows with known partition values and unknown other values.
 
     Literals tell nothing of the other columns: in a file not opened yet they may be of another type.
     """
@@ -281,7 +281,7 @@ def _has_filters(term: Term, outline: Outline) -> bool:
 
 
 def _probes(term: Term, statistics: ColumnStatistics, groups: Groups, most: int) -> tuple[Groups, Probes]:
-    """The row groups that can be asked, and what for."""
+    """The row groups whose filters can be queried, and the probes."""
     if not len(groups) or same_for_all(term):
         found = probes_of(term, statistics, int(groups[0]), most) if len(groups) else None
         return (groups, found) if found is not None else (groups[:0], ())

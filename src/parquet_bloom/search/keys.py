@@ -42,7 +42,7 @@ class Keys:
     """Keys as one column stores them.
 
     stored  Arrow array of physical values, no nulls; sorted by `order` where there is one
-    order   the same in the order of bounds.domain_of: int64, uint64, float64 or objects
+    order   the same in the order of statistics.domain_of: int64, uint64, float64 or objects
     hashes  uint64, XXH64 of each
     open    some key's meaning for this column is not certain: no row group may be skipped for it
     reason  why
@@ -56,7 +56,7 @@ class Keys:
 
 
 def as_many(values: Any) -> Any:
-    """Keys that can be looked at again and again. Raises RequestError for what is no list of keys."""
+    """Keys as an array or list, which can be read more than once. Raises RequestError for another type."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise RequestError("values takes an array or a list of keys")
     return values if isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray) else list(values)
@@ -193,7 +193,7 @@ def hits_of(
                 hits[group] = n
     filters = StoredFilters(source)
     for group in np.flatnonzero(asked).tolist():
-        hits[group] = _hits(filters.asked(group, leaf), keys.stored[first[group] : last[group]], count)
+        hits[group] = _hits(filters.queried(group, leaf), keys.stored[first[group] : last[group]], count)
     return hits
 
 
@@ -215,7 +215,7 @@ def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "ri
 
 
 def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | None:
-    """How many keys one filter of any form admits; None where it cannot be asked."""
+    """How many keys one filter of any form admits; None where it cannot be queried."""
     if stored is None:
         return None
     try:
@@ -227,7 +227,7 @@ def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | N
 
 @dataclass(frozen=True, slots=True)
 class _FilterBatch:
-    """Filters that fit, and what each is asked for; the first four are int64[n], one a filter.
+    """Filters that fit, and the probes of each; the first four are int64[n], one a filter.
 
     offset       bytes from the start of the file, of the header
     num_bytes    of the bitset
@@ -245,7 +245,7 @@ class _FilterBatch:
 
 
 def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
-    """Ask whole filters for many hashes.
+    """Query whole filters for many hashes.
 
     returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
     """

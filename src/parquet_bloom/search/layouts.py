@@ -200,7 +200,7 @@ def viewed_leaves(outline: Outline) -> tuple[Leaf, ...]:
 
 @lru_cache(64)
 def _views(text: str) -> tuple[tuple[int, ...], int]:
-    """Which leaves of an Arrow schema, counted in its order, are views, and how many leaves there are."""
+    """The leaves of an Arrow schema that are views, counted in its order, and the number of all leaves."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
     except (pa.ArrowException, OSError, binascii.Error, ValueError):
@@ -253,7 +253,7 @@ def check_fields(names: Iterable[str], schema: pa.Schema) -> None:
 
 
 def for_scanner(names: Iterable[str] | None, schema: pa.Schema) -> Any:
-    """What a scanner of pyarrow's takes, so that each column, also a field of a struct, keeps the name given for it."""
+    """The columns for a scanner of pyarrow's: each, also a field of a struct, keeps its name."""
     if names is None:
         return None
     paths = {name: path_of(name, schema) for name in names}
@@ -273,7 +273,7 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
 
 
 def finished(rows: Any, names: Sequence[str] | None, schema: pa.Schema) -> Any:
-    """A batch or table with what was asked for, in its order, as the schema names and types it.
+    """A batch or table with the wanted columns, in their order, as the schema names and types them.
 
     rows    with what the names mean, and perhaps more; names None: they are right as they are
     schema  of what is given, as pyarrow's scanner has it for these names

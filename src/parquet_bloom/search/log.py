@@ -1,4 +1,4 @@
-"""What a log tells a predicate before a file is opened, and of columns that a file lacks.
+"""A log as evidence: it answers a predicate before a file is opened, and for columns that a file lacks.
 
 predicate, bound to the table's schema --> log: files in which a row can match
                                             |
@@ -56,7 +56,7 @@ _NOTHING = FileBounds()
 def log_outcomes(
     bound: Bound, files: Sequence[TableFile], nan: str, memory: dict[Any, Any] | None = None
 ) -> tuple[Masks, list[str | None]]:
-    """What a predicate may give over each file's rows by the log alone, and what made TRUE impossible.
+    """The outcomes of a predicate over each file's rows by the log alone, and the evidence that made TRUE impossible.
 
     bound   to the leaves of the table's schema
     memory  of these files' snapshot: statistics of a leaf are read once
@@ -167,7 +167,7 @@ class _Constants:
 
 
 def _of_scalar(scalar: pa.Scalar, leaf: Leaf) -> FileBounds:
-    """A value that all rows hold, as bounds; one whose place in the column's order nobody knows tells nothing."""
+    """A value that all rows hold, as bounds; no bounds if its position in the column's order is unknown."""
     if not scalar.is_valid:
         return FileBounds(has_values=False, nan_free=True)
     try:
@@ -248,7 +248,7 @@ _EXCLUDED = {stage: Exclusion(stage, reason) for stage, reason in _REASONS.items
 
 
 class Log(Protocol):
-    """What a log tells of the files of one snapshot.
+    """The evidence in a log on the files of one snapshot.
 
     has_log    False: there is none, and nothing is known
     leaves     of the table's schema; () where each file has its own
@@ -260,13 +260,13 @@ class Log(Protocol):
     first: FirstFile | None
 
     def ask(self, predicate: Predicate, nan: str) -> None:
-        """Ask about all files. Raises RequestError for a name or literal that does not fit the schema."""
+        """Apply a predicate to all files. Raises RequestError for a name or literal that does not fit the schema."""
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """Why no row of a file can match; None where one may."""
 
     def outcome(self, file: DataFile) -> int:
-        """What the predicate may give over a file's rows."""
+        """The outcomes of the predicate over a file's rows."""
 
     def outline(self, outline: Outline, file: DataFile) -> Outline:
         """A file's outline with the source's names of its leaves; those that the source does not have are nameless.
@@ -278,7 +278,7 @@ class Log(Protocol):
         """The statistics of n row groups for a leaf that the file lacks: a constant, a default, or NULL."""
 
     def contradiction(self, outline: Outline, file: DataFile) -> str | None:
-        """What the log says of all rows of a file, and the file's own statistics deny, in words.
+        """The contradiction between a constant of the log and the file's own statistics, in words.
 
         outline  under the table's names
         """
@@ -295,7 +295,7 @@ class NoLog:
     first: FirstFile | None = None
 
     def ask(self, predicate: Predicate, nan: str) -> None:
-        """Nothing can be asked."""
+        """There is no log to apply it to."""
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """No file is excluded."""
@@ -408,7 +408,7 @@ class TableLog:
 
 
 def log_of(snapshot: Snapshot) -> Log:
-    """The log of a snapshot, which was asked nothing yet."""
+    """The log of a snapshot, before any predicate."""
     return TableLog(snapshot) if snapshot.has_log else NoLog()
 
 

@@ -1,4 +1,4 @@
-"""How a predicate is asked of files: the keywords of all functions that take one, and what they become.
+"""Options of a search: the keywords of all functions that take a predicate, and their values.
 
 check, prune, count, read_table, ... (**options: SearchOptions) -> Options    -> Search, evidence.Question
                                                                 -> CallSource -> Found -> Search
@@ -103,7 +103,7 @@ Nan = Literal["ieee", "largest"]
 
 
 class AskOptions(TypedDict, total=False):
-    """How a predicate is asked, whatever it is asked of; each has a default.
+    """Options of every search; each has a default.
 
     nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark, where NaN
                   equals itself and is more than any number. "largest" is the default of `dataset`, "ieee" of others
@@ -121,7 +121,7 @@ class AskOptions(TypedDict, total=False):
 
 
 class SearchOptions(AskOptions, ReadOptions, total=False):
-    """How a predicate is asked, and of which files of a table; each has a default. See AskOptions, ReadOptions."""
+    """Options of a search over files or a table; each has a default. See AskOptions, ReadOptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Options:
 
     decide_true  ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
     skip_files   files that their folders' names exclude are not opened; their decision is None
-    known        in the place of what the first file and all folders' names tell
+    dataset_schema  in the place of the first file's columns and the folders' keys
     ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
 
     Raises RequestError for a `nan` that is neither.

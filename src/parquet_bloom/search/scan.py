@@ -67,7 +67,7 @@ class ExpressionFilter:
         self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if understood else None
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Keep the rows of a batch for which the expression is true. Raises RequestError where pyarrow cannot tell."""
+        """Keep the rows for which the expression is true. Raises RequestError where pyarrow cannot compare."""
         # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids).
         try:
             batches = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()
@@ -121,7 +121,7 @@ def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
 
 
 class Scan:
-    """Files, a predicate over them, and which row groups can hold rows for it. Looks when first asked.
+    """Files, a predicate over them, and the row groups that can hold rows for it. Searches on first use.
 
     Arguments as read_table has them; decide_true is for those who count: filters are asked too where their "no"
     would show that all rows of a row group match.
@@ -150,7 +150,7 @@ class Scan:
         self._rows: SourceRows = TableRows(found.snapshot) if found.has_log else own
 
     def __repr__(self) -> str:
-        """What is scanned, and which row groups are left once that is known: this opens no file."""
+        """One line: the files, and the remaining row groups once they are known; this opens no file."""
         parts = [quantity(len(self._search.files), "files")]
         if self._given is not None:
             parts.append(brief(str(self.predicate)))
@@ -161,7 +161,7 @@ class Scan:
 
     @property
     def log(self) -> Log:
-        """The log of the table that is read; files have one that tells nothing."""
+        """The log of the table that is read; files without a log have an empty one."""
         return self._search.log
 
     @property
@@ -190,7 +190,7 @@ class Scan:
         return files
 
     def require(self, columns: Sequence[str] | None = None, leaf: str | None = None) -> None:
-        """Look at the files. Raises UnknownColumnError, once the first is read, for a name that it lacks.
+        """Search the files. Raises UnknownColumnError, once the first is read, for a name that it lacks.
 
         columns  top-level names, as pyarrow takes them
         leaf     the name of one leaf, or of a folder's key
@@ -220,7 +220,7 @@ class Scan:
 
     @property
     def unused(self) -> list[tuple[str, str]]:
-        """(part, reason) of each part of the predicate that told nothing in some file."""
+        """(part, reason) of each part of the predicate that could not skip anything in some file."""
         return UnusedParts(self.files).parts
 
     @property
@@ -243,12 +243,12 @@ class Scan:
 
     @property
     def use_filters(self) -> bool:
-        """Whether filters are asked."""
+        """Whether filters are queried."""
         return self._search.options.use_filters
 
     @property
     def first_leaves(self) -> tuple[Leaf, ...]:
-        """The columns that names are held against: the first file's, or the table's."""
+        """The columns that names must be among: the first file's, or the table's."""
         if self.log.has_log:
             return self.log.leaves
         first = self.files[0].outline if self.files else None
@@ -318,7 +318,7 @@ class Scan:
                     yield finished(kept, columns, schema)
 
     def unfiltered(self, columns: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """All living rows of the row groups in which one can match, for whoever filters rows in a way of his own.
+        """All living rows of the row groups in which one can match, for callers that filter rows themselves.
 
         The files are looked at when this is called: names that mean nothing are an error before the first row.
         """
@@ -367,13 +367,13 @@ class Scan:
         return self._rows.living(file, sure)
 
     def row_meter(self) -> RowMeter:
-        """Tells `progress` about the row groups that are left, as their rows are read."""
+        """Reports the remaining row groups to `progress`, as their rows are read."""
         parts = [(f, groups) for f in self.files if self.progress and (groups := open_groups(f))]
         sums = [(f, f.outline.rows[g].sum(), sizes_of(f.outline)[g].sum()) for f, g in parts if f.outline is not None]
         return RowMeter(self.progress, [(str(f.file), int(rows), int(size)) for f, rows, size in sums])
 
     def _row_filter(self) -> RowFilter | ExpressionFilter | None:
-        """The filter that rows still have to pass; None if every row that is left matches."""
+        """The filter that rows still have to pass; None if every remaining row matches."""
         files = self.files  # names are resolved here, before any data is read
         if self._given is None:
             return None

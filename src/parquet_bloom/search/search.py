@@ -152,7 +152,7 @@ class Search:
                 yield next(found) if excluded is None else FileResult(data_file, excluded=excluded)
 
     def ask_log(self) -> None:
-        """Ask the log, if it was not asked before. Raises RequestError for what does not fit its schema."""
+        """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""
         if self.log.first is None:
             return
         try:

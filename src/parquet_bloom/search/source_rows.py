@@ -1,4 +1,4 @@
-"""Rows of a source's files: of the row groups that are left, as the source has them.
+"""Rows of a source's files: of the remaining row groups, as the source has them.
 
     files without a log   one pyarrow Dataset; columns of the first file, then the folders' keys
     a table               file by file, under the table's schema, without rows that are deleted
@@ -72,7 +72,7 @@ class SourceRows(Protocol):
         """Whether a file calls its columns as the source does."""
 
     def constants(self, file: FileResult) -> pc.Expression | None:
-        """What is true of every row of a file: values of columns that are not read from it, as pyarrow sees to."""
+        """An expression that is true of every row of a file: values of columns that are not read from it."""
 
     def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
         """Row groups of a file, as pyarrow reads them into rows of a schema.
@@ -198,7 +198,7 @@ class TableRows:
         return fragment(for_arrow(file), file.file, self.constants(file) if filtered else None, groups, form)
 
     def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
-        """Files one after the other; the next ones are on their way."""
+        """Files one after the other; the next ones are read ahead."""
         if len(parts) == 1:
             return self._file(parts[0], names, n)
         remote = bool(parts) and not parts[0][0].file.is_local

@@ -53,14 +53,14 @@ logger = logging.getLogger("parquet_bloom")
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Files, the row groups of each that a data set has, and how filters are asked of them."""
+    """Files, the row groups of each that a data set has, and the options of searches in them."""
 
     files: tuple[DataFile, ...]
     groups: tuple[tuple[int, ...], ...]
     options: Options
 
     def chosen(self, filter: pc.Expression) -> list[tuple[int, list[int]]] | None:
-        """(number of the file, its row groups that can match) of each file that has any; None: it tells nothing.
+        """(number of the file, its row groups that can match) of each file that has any; None: it skips nothing.
 
         Raises what reading a file raises.
         """
@@ -266,7 +266,7 @@ class SearchedDataset(ds.FileSystemDataset):
         return type(self), self._made_of
 
     def __repr__(self) -> str:
-        """How much is left to be scanned: this opens no file."""
+        """One line: how much remains to be scanned; this opens no file."""
         fragments = self._made_of[0]
         groups = quantity(sum(one.num_row_groups for one in fragments), "row groups")
         parts = [f"{groups} in {quantity(len(fragments), 'files')}", quantity(len(self.schema), "columns")]
@@ -298,12 +298,12 @@ class SearchedDataset(ds.FileSystemDataset):
         return filtered
 
     def _narrowed(self, filter: pc.Expression) -> ds.FileSystemDataset | None:
-        """The data set with the row groups in which a filter can be true; None where it tells nothing."""
+        """The data set with the row groups in which a filter can be true; None where it skips nothing."""
         _, schema, format, filesystem, _, _ = self._made_of
-        left = self._fragments_left(filter)
+        left = self._remaining_fragments(filter)
         return None if left is None else ds.FileSystemDataset(left, schema, format, filesystem)
 
-    def _fragments_left(self, filter: pc.Expression) -> list[Any] | None:
+    def _remaining_fragments(self, filter: pc.Expression) -> list[Any] | None:
         fragments, narrowing = self._made_of[0], self._made_of[5]
         chosen = narrowing.chosen(filter) if narrowing is not None else None
         return None if chosen is None else [with_groups(fragments[at], groups) for at, groups in chosen]
@@ -314,7 +314,7 @@ class SearchedDataset(ds.FileSystemDataset):
         Where there is none, one fragment without row groups remains: DataFusion plans no scan of no fragments.
         """
         try:
-            left = None if filter is None or self._filter is not None else self._fragments_left(filter)
+            left = None if filter is None or self._filter is not None else self._remaining_fragments(filter)
         finally:
             self.check_unchanged()
         if left is None:  # of a filtered data set it is pyarrow's error

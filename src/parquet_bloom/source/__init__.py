@@ -1,4 +1,4 @@
-"""What one works on: names, snapshots of tables, the columns of a file under its table.
+"""Sources: names become snapshots of files or tables, with the columns of each file under its table.
 
 Decisions
 

@@ -1,4 +1,4 @@
-"""Which column of a file holds a column of its table: by field id, by physical name, in every layout of lists and maps.
+"""Finds a table's columns in a file: by field id, by physical name, in every layout of lists and maps.
 
     table   Field tree, leaves as `source.columns.leaves_of` has them      tags.list.element
     file    SchemaElements, leaves as `format.schema` has them  tags.bag.array_element
@@ -120,7 +120,7 @@ def matches(
     file: object,
     logged: Collection[str] = (),
 ) -> tuple[Match, ...]:
-    """Where a file has the fields of its table. What is not there it surely lacks.
+    """The places in a file of its table's fields. A field without a place is surely absent.
 
     by_id, logged  as `Snapshot` has them; of a column in `logged` a file counts as lacking it
     schema  the file's, flattened, its root first
@@ -146,7 +146,7 @@ def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
 
 
 def identities(fields: Sequence[Field]) -> dict[str, tuple[str, ...]]:
-    """The name of each leaf of a table -> what tells it from all that had, or will have, that name: ids and the type.
+    """The name of each leaf of a table -> its identity among all columns of that name, past and future: ids and type.
 
     Where a table has no ids names are its columns' identity: there they are never another's.
     """
@@ -211,7 +211,7 @@ class _Search:
         return found[0] if found else (None, None)
 
     def match(self, one: Field, at: int | None, node: _Node | None) -> Match:
-        """Where the file has a field and all below it."""
+        """The place in the file of a field and all below it."""
         children = children_of(one)
         name = "" if node is None else node.element.name
         if pa.types.is_struct(one.type):

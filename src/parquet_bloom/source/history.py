@@ -1,4 +1,4 @@
-"""What a table's log tells of the past: when its files came, and which commits were ours.
+"""The past of a table by its log: when its files came, and which commits were ours.
 
     commit of ours, version 7: columns trace_id     file a came with version 7       has filters
                                                     file b came with version 9       lacks them: they were lost with 9
@@ -34,7 +34,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FilterOptions:
-    """What was asked of a column's filters, so that more of them can be asked for in the same way.
+    """The options of a column's filters, so that more of them can be built alike.
 
     spec       the name of their form, as the log has it: it may be that of a later release
     fpp        the rate to stay within, or "auto"
@@ -79,7 +79,7 @@ class FilterCommit:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the log knows of the files of one snapshot.
+    """The log's history of the files of one snapshot.
 
     since    path of a file -> the version with which it came as it is; only where that is certain
     rows_since  the same of its rows: where a commit of ours brought the file, those of the file whose place it took
@@ -95,7 +95,7 @@ class History:
     grows: bool = False
 
     def options(self) -> dict[str, FilterOptions]:
-        """What the last `add` of ours on each column was asked for; nothing of columns of which nobody can tell."""
+        """The options of the last `add` of ours on each column, as far as the log has them."""
         return {
             name: commit.options[name]
             for commit in self.commits
@@ -128,7 +128,7 @@ def properties_of(
     choice: str,
     options: Mapping[Column, FilterOptions],
 ) -> dict[str, str]:
-    """What a commit of ours says of itself in the log; `filter_commit` reads it."""
+    """The properties of a commit of ours in the log; `filter_commit` reads them."""
     found = {OPERATION: operation, _COLUMNS: json.dumps(sorted(columns))}
     if complete is not None:
         found[_COMPLETE] = json.dumps(sorted(complete))
@@ -146,7 +146,7 @@ def described(properties: Mapping[str, Any]) -> str:
 
 
 def filter_commit(version: Version, properties: Mapping[str, Any], today: Identities) -> FilterCommit | None:
-    """The commit of ours that properties tell of; None: it is another's.
+    """The commit of ours that properties describe; None: it is another program's.
 
     today  the table's columns: what is none of these any more, though it has the name, is left out
     """
@@ -178,7 +178,7 @@ def _columns(text: Any) -> list[Column]:
 
 
 def _options(text: Any) -> list[tuple[Identity, FilterOptions]]:
-    """What was asked of columns, as `properties_of` wrote it; nothing of what is no such text."""
+    """The options of columns, as `properties_of` wrote them; none for another text."""
     try:
         told = [(tuple(map(str, identity)), FilterOptions.read(of)) for _, identity, of in _json(text)]
     except (ValueError, TypeError):

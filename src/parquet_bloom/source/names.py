@@ -34,14 +34,14 @@ _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")  # an @ in it stands
 
 
 class NamedSource:
-    """What stands for the names of a call: `paths` as they were named, on `filesystem`."""
+    """A value in the place of a call's names: `paths` as they were named, on `filesystem`."""
 
     paths: Any
     filesystem: Any
 
 
 def paths_of_source(source: Any) -> Any:
-    """What a call named."""
+    """The paths of a call, also of a Source."""
     return source.paths if isinstance(source, NamedSource) else source
 
 
@@ -70,7 +70,7 @@ class TableName(NamedTuple):
 
 
 def parse(text: str) -> TableName | None:
-    """What a text names, if it is a table's name. Raises RequestError for a name without a place."""
+    """Parse a table's name; None for other texts. Raises RequestError for a name without a place."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
@@ -101,7 +101,7 @@ def named_table(sources: Any) -> TableName | None:
 
 
 def typed_sources(source: Any, filesystem: Any) -> list[str]:
-    """What a call names, as a command line says it; empty where no command line can: bytes, other file systems."""
+    """The names of a call for a command line; empty where none can name it: bytes, other file systems."""
     if isinstance(source, NamedSource):
         source, filesystem = source.paths, source.filesystem
     many = source if isinstance(source, list | tuple) else [source]
@@ -115,7 +115,7 @@ def typed_sources(source: Any, filesystem: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TableAccess:
-    """What a user says of a table beside its name.
+    """A user's options of a table beside its name.
 
     properties   of its catalog, name -> value, as pyiceberg's configuration has them
     allow_roots  paths and URIs of folders: files below these may be read too, if the log names them
@@ -139,7 +139,7 @@ class TableAccess:
         return cls(properties, roots, force)
 
     @classmethod
-    def asked(cls, options: TableOptions, force: bool = False) -> TableAccess:
+    def from_options(cls, options: TableOptions, force: bool = False) -> TableAccess:
         """The same from a function's options. Raises RequestError."""
         return cls.of(options.get("catalog_properties"), options.get("allow_roots", ()), force)
 

@@ -1,4 +1,4 @@
-"""One result a file, of calls that work on many: what failed is told beside what was done.
+"""One result a file, of calls that work on many, and the files that failed.
 
 What results have in common stands here too: values for programs (to_dict), a table (to_arrow), and how they print.
 """

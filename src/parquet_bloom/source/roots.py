@@ -1,4 +1,4 @@
-"""Which files the log of a table may name: those below folders that its user trusts. Nothing else is opened or written.
+"""Holds a log to the folders that its user trusts: no file elsewhere is opened or written.
 
     the user's words   the table's name, a catalog's properties, --allow-root     open file systems, with all options
     a catalog's answer where an Iceberg table lies                                the same
@@ -194,7 +194,7 @@ class Roots:
         )
 
     def _folder(self, folder: str, writing: bool) -> str | None:
-        """Where links of a local folder lead; None where it lies below no root, by its name or by these."""
+        """The real path of a local folder; None where it lies below no root, by its name or by its links."""
         key = folder, writing
         if (known := self._folders.get(key, "")) == "":
             roots = [root for root in self._all() if root.store.is_local and (root.writable or not writing)]

@@ -1,4 +1,4 @@
-"""What a table's log says at one version, in one form for all kinds of tables.
+"""A table at one version, in one form for files, Delta, Iceberg and DuckLake.
 
     delta:, iceberg:, ducklake:  -> Table -> Snapshot -> TableFile, TableFile, ...
                                                           constants, bounds, buckets: evidence before a file is opened
@@ -61,7 +61,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """What a log says of one leaf in one file. A value that is not in [lower, upper] is in no row of the file.
+    """A log's bounds of one leaf in one file. A value that is not in [lower, upper] is in no row of the file.
 
     lower, upper  places in the leaf's order (format.statistics.domain_of): int, float or bytes; None: not known
     null_count    exact, None: not known
@@ -77,14 +77,14 @@ class FileBounds:
 
 
 class Bucket(Protocol):
-    """A partition value that tells of a literal, without bounds, that no row of the file equals it."""
+    """A partition value that can deny a literal without bounds: then no row of the file equals it."""
 
     @property
     def path(self) -> LeafPath:
         """The leaf that it speaks of."""
 
     def admits(self, leaf: Leaf, operand: Operand) -> bool:
-        """Whether a row may equal the literal; True too where that cannot be told."""
+        """Whether a row may equal the literal; True too where that is unknown."""
 
 
 class Deletes(Protocol):
@@ -146,7 +146,7 @@ class Snapshot:
     logged      top-level columns whose values are the constants alone, whatever a file has under their names: Delta's
                 partition columns. Elsewhere what a file has goes first
     files       in the order of the log
-    wishes      what the table's properties say of filters: "columns" is a list of names, "fpp" name -> rate,
+    filter_settings  of the table's properties: "columns" is a list of names, "fpp" name -> rate,
                 "max_bytes" a number, "passed_over" texts on properties that say none, "wrong" "fpp" or
                 "max_bytes" -> why it cannot be meant; only what is set
     filesystem  of all files
@@ -184,7 +184,7 @@ class CommitModes:
 
     @property
     def refusal(self) -> str:
-        """Why neither way is open."""
+        """Why neither mode is possible."""
         return "; ".join(dict.fromkeys(reason for reason in (self.no_same_path, self.no_new_path) if reason))
 
 
@@ -210,7 +210,7 @@ class Change:
 
 
 class Table(Protocol):
-    """A table that was named: its log at the version that was asked for, or at the latest."""
+    """A table that was named: its log at the named version, or at the latest."""
 
     @property
     def name(self) -> str:
@@ -225,7 +225,7 @@ class Table(Protocol):
         """
 
     def history(self, snapshot: Snapshot) -> History:
-        """What the log tells of when its files came. Raises StorageError, TableFormatError."""
+        """The history of its files in the log. Raises StorageError, TableFormatError."""
 
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""
@@ -255,7 +255,7 @@ def new_name(name: str) -> str:
 
 
 def first_name(name: str) -> str:
-    """What all versions of a file have in common: the first one's name, or path, without its ending."""
+    """The common name of all versions of a file: the first one's name, or path, without its ending."""
     return _OURS.sub("", name, count=1)
 
 

@@ -1,4 +1,4 @@
-"""What one works on: names that become files, of one table through its log, or of a listing.
+"""Sources: names become files, of one table through its log, or of a listing.
 
 delta:..., iceberg:..., ducklake:...     the adapter of that kind of table opens it
 a folder with a Delta log, alone         as if delta:FOLDER was named
@@ -37,7 +37,7 @@ _LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",), "ducklake": ("
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSource:
-    """What was found of a source.
+    """The files of a source.
 
     snapshot  its files, at one version; of files without a log their listing
     table     the log that it was read from; None: there is none, or it was read before
@@ -68,7 +68,7 @@ class ResolvedSource:
         return names_of(self.snapshot)
 
     def history(self) -> History:
-        """What the log tells of the past. Raises StorageError, TableFormatError."""
+        """The history in the log. Raises StorageError, TableFormatError."""
         from parquet_bloom.source.history import History  # for those alone who look back
 
         return History() if self.table is None else self.table.history(self.snapshot)
@@ -126,7 +126,7 @@ def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any 
 
 
 class CallSource(NamedSource):
-    """What one call works on: it is looked up each time that it is asked for.
+    """The source of one call: each `resolve` reads the listing or the log.
 
     paths      a file, a folder, a glob, a URI, or a list of them; one table by its name; or files or a Snapshot that
                were found before, which open nothing
@@ -168,7 +168,8 @@ class CallSource(NamedSource):
         if refused is not None:
             raise refused
         self.access.refuse_files()
-        return _listing(files, tables)
+        # Of files as they are, footers alone are noted, and only to those who read no rows.
+        return _listing(files, Tables() if tables is None and not refuses else tables)
 
     def _delta_or_advice(self, named: str) -> ResolvedSource:
         """The files of a Delta table's folder through its log; errors say how the folder is read without it."""
@@ -182,11 +183,11 @@ class CallSource(NamedSource):
 
 
 def source_of(source: Any, filesystem: Any, options: TableOptions) -> CallSource:
-    """What a function works on, of its arguments; a Source stays what it is.
+    """The source of a function, of its arguments; a Source stays what it is.
 
     Raises RequestError for what a Source has itself, and roots that are no names.
     """
-    access = TableAccess.asked(options)
+    access = TableAccess.from_options(options)
     if not isinstance(source, CallSource):
         return CallSource(source, filesystem, bool(options.get("raw_files")), access)
     if filesystem is not None or access.properties or access.allow_roots:
@@ -198,7 +199,7 @@ def source_of(source: Any, filesystem: Any, options: TableOptions) -> CallSource
 
 
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
-    """The Delta table that was named alone, by its folder, as people are told it."""
+    """The Delta table that was named alone, by its folder, as messages name it."""
     many = sources if isinstance(sources, list | tuple) else [sources]
     if tables is None or len(many) != 1 or not isinstance(many[0], str | os.PathLike):
         return None
@@ -218,7 +219,7 @@ def _through_log(table: Table, stored_only: bool = False) -> ResolvedSource:
 
 @dataclass(slots=True)
 class _Resolution:
-    """What one look found: it stays as it is until `refresh`.
+    """A resolved source, kept until `refresh`.
 
     version  of the table; None: they are files
     pins     path -> version token of each file that was opened since
@@ -231,7 +232,7 @@ class _Resolution:
 
 
 class Pinned(CallSource):
-    """What several calls work on, looked up once: a listing, or one version of a table, kept until `refresh`.
+    """The source of several calls: a listing, or one version of a table, kept until `refresh`.
 
     Nothing is looked up before the first question. A file that was replaced or written to after a question opened it
     is a FileChangedError for the next one, as far as its storage tells versions apart: a chmod, a new hard link and
@@ -245,7 +246,7 @@ class Pinned(CallSource):
         """Raises RequestError for names that cannot be meant, such as two tables."""
         self.options = part(ReadOptions, options)
         many: Any = list(paths) if isinstance(paths, list | tuple) else paths
-        super().__init__(many, filesystem, options.get("raw_files", False), TableAccess.asked(options))
+        super().__init__(many, filesystem, options.get("raw_files", False), TableAccess.from_options(options))
         self._name = named_table(self.paths)
         self._kept_version: str | None = None  # of a copy that was pickled
 
@@ -256,12 +257,12 @@ class Pinned(CallSource):
         return looked.version if looked is not None else self._kept_version
 
     def refresh(self) -> None:
-        """Look again at the next question: files that came, went or changed, the table's latest version."""
+        """Resolve again on the next use: files that came, went or changed, the table's latest version."""
         self.__dict__.pop("_look", None)
         self._kept_version = None
 
     def resolve(self, stored_only: bool = False, refuses: str = "") -> ResolvedSource:
-        """What was found at the first question. Arguments and errors as CallSource has them."""
+        """The files as they were on the first use. Arguments and errors as CallSource has them."""
         looked = self._resolution()
         if looked is None:
             pins: dict[str, object] = {}
@@ -276,6 +277,8 @@ class Pinned(CallSource):
         found = looked.found[stored_only]
         if found.tables is None:
             return found
+        if self.raw_files and refuses:
+            return replace(found, tables=None)
         tables = Tables(refuses)  # of this question: footers tell each one of tables anew
         tables.join(found.tables.found.values())
         return replace(found, tables=tables)

@@ -11,9 +11,14 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 
 # How it is built, and why
 #
-#     storages, listing   Spark's names with the session's Hadoop settings; folders, listed by executors
-#     dataset             what the files of a listing have in common; how they are packed into tasks
-#     add, jobs           the plan of a job           tasks   what an executor does: rows in, rows out, no Spark
+#     storages   Spark's names with the session's Hadoop settings
+#     listing    folders, listed by executors; files, packed into tasks
+#     work       what a job works on: listed files, or a table's snapshot
+#     add, jobs  the plan of a job           tasks   what an executor does: rows in, rows out, no Spark
+#
+# Files and tables are one kind of work (`work`).
+#     A row stands for each file. On executors the rows become files of one `Snapshot` again: of the listing, or of the
+#     table. So one task serves inspect, verify, check and prune, and calls the functions of one machine.
 #
 # Jobs are few, because each costs Spark a tenth of a second or more.
 #     Up to 100,000 files are dealt out by size within the job that follows. Longer listings are packed into bins,
@@ -30,9 +35,9 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 #     proof, they carry the CRC-32 of the chunk. `edit.add.add_file` accepts such filters; all other code is that of one
 #     machine.
 #
-# A table that is searched (`table_jobs`) is not listed.
+# A table (`work.TableWork`) is not listed.
 #     The driver reads the log and evaluates the predicate over it. It ships each remaining file without its bounds and
-#     deletes, with the log's outcome. Executors make a `Snapshot` of these files and call the functions of one machine.
+#     deletes, with the log's outcome.
 #
 # Commits need no coordinator.
 #     Each file's commit is atomic and detects that it is too late. A `ConflictError` (the source changed, the target

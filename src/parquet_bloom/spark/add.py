@@ -4,6 +4,7 @@
     list_by_size -> small files, packed many to a task -> tasks.add ----------------------------> report
                  -> large files -> tasks.cut -> units -> tasks.build_units -> filters as rows
                                                          shuffled to their file, tasks.assemble -> report
+    a table      -> (file, where its new version goes) -> edit.add_to_source.AddToTableFile -> driver: edit.table_commit
 
 Only rows of the report, counts and sums cross the driver. A file is either old or new and whole at
 any time; a task that runs twice finds its work done, so retries, speculation and a second run of the
@@ -12,31 +13,58 @@ job do only what is missing.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import pickle
 import posixpath
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import pyarrow as pa
 
 from parquet_bloom.arguments import part, refuse_unknown
+from parquet_bloom.edit.add_to_source import AddToTableFile, request_for_source
 from parquet_bloom.edit.changeable import check_placement, checked_commits
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.edit.reports import FileReport, TableCommit
+from parquet_bloom.edit.table_columns import TableColumns
+from parquet_bloom.edit.table_commit import (
+    Committing,
+    FileOutcome,
+    FileWork,
+    SourceChange,
+    change_table,
+    commit_mode_of,
+    target_of,
+)
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
 from parquet_bloom.output.folder import remove_stale
-from parquet_bloom.output.target import Writing
+from parquet_bloom.output.target import Writing, remove_unnamed
 from parquet_bloom.source.names import TableAccess
+from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.source import CallSource, open_table
 from parquet_bloom.spark import tasks
-from parquet_bloom.spark.dataset import dealt, packed
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import computed, ddl, frame_of, mapped, mark, parallelism, small_batches, width
-from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in_one_process, list_by_size, list_few
+from parquet_bloom.spark.frames import Row, computed, frame_of, mapped_rows, mark, parallelism, small_batches, width
+from parquet_bloom.spark.listing import (
+    FILE,
+    Listing,
+    dealt,
+    find_tables,
+    in_one_process,
+    list_by_size,
+    list_few,
+    packed,
+)
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
-from parquet_bloom.spark.table_add import add_on_table
+from parquet_bloom.storage.progress import Meter
+from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables, write_guard
+from parquet_bloom.storage.workers import Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +72,9 @@ if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
 
 
-# --- pipeline -------------------------------------------------------------------------------------
+# --- the call -------------------------------------------------------------------------------------
+#
+# The request, checked before any job; then files, or a table.
 
 REPORT = pa.schema(
     [
@@ -88,12 +118,8 @@ _FILTERS = pa.schema(
         ("error", pa.string()),
     ]
 )
-TASK_BYTES = 512 << 20  # of small files, in one task, unless told otherwise
-SPLIT_BYTES = 256 << 20  # files from this size on are split, unless told otherwise
-_BATCH_BYTES = 16 << 20  # of rows that carry filters
-_ATTEMPTS = 3
-_CHANGED = "A shuffle map stage with indeterminate output was failed and retried"  # Spark's words
-_MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
+TASK_BYTES = 512 << 20  # of small files, in one task, by default
+SPLIT_BYTES = 256 << 20  # files from this size on are split, by default
 
 
 @explained
@@ -116,7 +142,7 @@ def add_filters(
                  table, named as parquet_bloom.add_filters names it: its files are not split
     columns, exclude, form, fpp  as parquet_bloom.add_filters has them
     output       a folder for the new versions, which keeps the tree; or else in_place=True
-    progress     of spark.progress, if somebody watches
+    progress     of spark.sessions, if somebody watches
     options      see SparkAddOptions: placement, ndv, max_bytes, threads, replace; in_place, overwrite, force, sync;
                  task_bytes, split_bytes; raw_files; of tables commit, files_per_commit, catalog_properties,
                  allow_roots: executors build, and the driver commits
@@ -130,135 +156,36 @@ def add_filters(
     runs, so that some files have no row.
     """
     refuse_unknown("add_filters", options, SparkAddOptions)
-    sources = paths_of(paths)
+    names = paths_of(paths)
     written = Writing.of(part(WriteOptions, options))
-    asked: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
-    access = TableAccess.asked(options, written.force)
-    about = CallSource(sources, None, options.get("raw_files", False), access)
-    how = checked_commits("add", about, output, options, written)
-    if how is not None and about.table_name is not None:
-        check_placement(options.get("placement"), how)
-        request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
-        rows, _ = add_on_table(spark, open_table(about.table_name, access), request, how, progress)
-        return _as_report(spark, rows, progress)
-    asked["in_place"] = output is None
-    request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
-    task_bytes, split_bytes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
-    new = None if output is None else path_text(output, "output")
-    where = storages(spark, sources, new)
-    sources = [where.absolute(path) for path in sources]
-    new = None if new is None else where.absolute(new)
-    job = tasks.Job(where, request, new)
-    tables = write_guard(new is not None, options.get("raw_files", False), written.force)
-    _check_places(sources, new, written, where, tables or Tables())
-    if tables is not None:
-        find_tables(spark, sources, where, tables)
-    few = list_few(spark, sources, where, split_bytes, tidy=written.in_place)
-    if few is not None:
-        if tables is not None:
-            tables.join(few.tables)
-            if written.in_place:
-                tables.change(written.force)
-        return _as_report(spark, _add_few(spark, few, job, task_bytes, progress), progress)
-    for _ in range(_ATTEMPTS):
-        small, large = list_by_size(spark, sources, where, split_bytes, tidy=written.in_place)
-        if tables is not None:
-            tables.join(small.tables)
-            if written.in_place:
-                tables.change(written.force)
-            tables = None  # once is enough
-        if new is not None and len(sources) > 1:
-            _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
-        if progress is not None:
-            progress.expect(small.files + large.files, small.size + large.size)
-        try:
-            report, files, named = _add_to(spark, small, large, job, task_bytes, progress)
-        except Exception as error:
-            if _CHANGED not in str(error):
-                raise
-            continue  # as below, but that Spark noticed it by itself
-        if (files, named) == (small.files + large.files, small.mark ^ large.mark):
-            break
-        # With an executor Spark lost what it had of the listing. It listed again, found files that had
-        # grown by then, and dealt them out otherwise: some were done twice, others by none.
-        report.unpersist()
+    wanted: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
+    access = TableAccess.from_options(options, written.force)
+    source = CallSource(names, None, options.get("raw_files", False), access)
+    commits = checked_commits("add", source, output, options, written)
+    if commits is None:
+        wanted["in_place"] = output is None
     else:
-        raise StorageError(
-            ", ".join(sources), f"executors were lost in each of {_ATTEMPTS} runs; run the job once more"
-        )
-    if _may_leave_litter(spark, where, [new] if new is not None else sources):
-        _sweep(report, job)
-    return report
-
-
-def _add_few(spark: Any, few: FewFiles, job: tasks.Job, task_bytes: int, progress: Any) -> list[tasks.Row]:
-    """All of it as one job without a shuffle: the files travel with the code, the rows of the report to the driver."""
-    if job.output is not None:
-        _hold_targets([_below(row["path"], row["root"]) for row in few.rows if row["kind"] == FILE])
-    if progress is not None:
-        progress.expect(len(few.rows), few.size)
-    shares = dealt(few, parallelism(spark), task_bytes)
-
-    def work(rows: Iterator[tasks.Row]) -> Iterator[tasks.Row]:
-        return tasks.add((file for row in rows for file in shares[row["id"]]), job)
-
-    frame = _rows(spark.range(0, len(shares), 1, len(shares)), work, REPORT, progress)
-    return [row.asDict() for row in frame.collect()]
-
-
-def _as_report(spark: Any, rows: list[tasks.Row], progress: Any) -> Any:
-    """Rows that the driver has, as the DataFrame that people get; whoever watches needs no job for them."""
-    if progress is not None:
-        progress.report = rows
-    return frame_of(spark, [tuple(row[field] for field in REPORT.names) for row in rows], ddl(REPORT))
-
-
-def _add_to(
-    spark: Any, small: Listing, large: Listing, job: tasks.Job, task_bytes: int, progress: Any
-) -> tuple[Any, int, int]:
-    """Run it all: the report, and how many rows it has and their mark."""
-    task_bytes = max(task_bytes, small.size // _MOST_TASKS)
-    work = functools.partial(tasks.add, job=job)
-    report = _rows(packed(small, spark, task_bytes=task_bytes), work, REPORT, progress)
-    with small_batches(spark):
-        if large.files:
-            report = report.unionByName(_large(spark, large, job, progress))
-        report, files, paths = computed(report, "count(1)", mark())
-    return report, files, paths
-
-
-def _large(spark: Any, large: Listing, job: tasks.Job, progress: Any) -> Any:
-    """Split, built by many tasks, and put together by one task a file."""
-    rows = large.rows.repartition(min(large.files, _MOST_TASKS))
-    units, n_units = computed(
-        _rows(rows, functools.partial(tasks.cut, job=job), _UNITS), f"count_if(place != {tasks.HEADER})"
-    )
-    headers = units.filter(units.place == tasks.HEADER).selectExpr(
-        "path",
-        "root",
-        "size",
-        "place",
-        "crc",
-        "cast(null as string) version_token",
-        "cast(null as bigint) chunk_crc",
-        "chosen",
-        "-1 row_group",
-        "-1 column",
-        "cast(null as binary) data",
-        "cast(null as string) built",
-        "cast(null as string) error",
-    )
-    rows = headers
-    if n_units:
-        work = units.filter(units.place != tasks.HEADER).repartition(min(n_units, _MOST_TASKS))
-        rows = rows.unionByName(_rows(work, functools.partial(tasks.build_units, job=job), _FILTERS))
-    # Some for each processor: two large files in one task would wait for each other.
-    parts = min(4 * large.files, max(large.files, 4 * width(spark)), _MOST_TASKS)
-    rows = rows.repartition(parts, "path").sortWithinPartitions("path", "place")
-    return _rows(rows, functools.partial(tasks.assemble, job=job), REPORT, progress)
-
-
-# --- before any work ------------------------------------------------------------------------------
+        check_placement(options.get("placement"), commits)
+    request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **wanted)
+    if commits is not None and source.table_name is not None:
+        rows, _ = add_to_table(spark, open_table(source.table_name, access), request, commits, progress)
+        return _as_report(spark, rows, progress)
+    new = None if output is None else path_text(output, "output")
+    where = storages(spark, names, new)
+    names = [where.absolute(path) for path in names]
+    job = tasks.Job(where, request, None if new is None else where.absolute(new))
+    tables = write_guard(new is not None, source.raw_files, written.force)
+    _check_places(names, job.output, written, where, tables or Tables())
+    if tables is not None:
+        find_tables(spark, names, where, tables)
+    sizes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
+    run = _FilesRun(spark, names, job, *sizes, progress)
+    found = run.listed()
+    if tables is not None:
+        tables.join(found[0].tables)
+        if new is None:
+            tables.change(written.force)  # here, as its warning names the line of who called
+    return run.report(found)
 
 
 def _check_places(paths: Sequence[str], output: str | None, how: Writing, where: Storages, tables: Tables) -> None:
@@ -280,73 +207,310 @@ def _check_places(paths: Sequence[str], output: str | None, how: Writing, where:
         tables.check_target(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
 
 
-def _check_equal_targets(wanted: Any) -> None:
+def _as_report(spark: Any, rows: list[Row], progress: Any) -> DataFrame:
+    """Rows that the driver has, as the DataFrame that people get; a command that watches needs no job for them."""
+    if progress is not None:
+        progress.report = rows
+    frame: DataFrame = frame_of(spark, [tuple(row[field] for field in REPORT.names) for row in rows], REPORT)
+    return frame
+
+
+# --- files ----------------------------------------------------------------------------------------
+#
+# The plan of the jobs over files that executors open, and of their listing.
+
+_ATTEMPTS = 3
+_CHANGED = "A shuffle map stage with indeterminate output was failed and retried"  # Spark's words
+_MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
+
+
+@dataclasses.dataclass(frozen=True)
+class _FilesRun:
+    """One call that adds filters to files.
+
+    names  files, folders and globs
+    """
+
+    spark: Any
+    names: Sequence[str]
+    job: tasks.Job
+    task_bytes: int
+    split_bytes: int
+    progress: Any
+
+    def listed(self) -> tuple[Listing, ...]:
+        """The files: few, by the driver; or by tasks, small and large ones."""
+        few = list_few(self.spark, self.names, self.job.storages, self.split_bytes, tidy=self.job.output is None)
+        return self._by_size() if few is None else (few,)
+
+    def _by_size(self) -> tuple[Listing, ...]:
+        return list_by_size(self.spark, self.names, self.job.storages, self.split_bytes, tidy=self.job.output is None)
+
+    def report(self, found: tuple[Listing, ...]) -> DataFrame:
+        """Do it all. Raises as add_filters."""
+        if len(found) == 1:
+            return _as_report(self.spark, self._add_few(found[0]), self.progress)
+        for attempt in range(_ATTEMPTS):
+            small, large = self._by_size() if attempt else found
+            if self.job.output is not None and len(self.names) > 1:
+                _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
+            expected = small.files + large.files
+            self._expect(expected, small.size + large.size)
+            try:
+                report, files, paths = self._add_listed(small, large)
+            except Exception as error:
+                if _CHANGED not in str(error):
+                    raise
+                continue  # as below, but that Spark noticed it by itself
+            if (files, paths) == (expected, small.mark ^ large.mark):
+                _sweep(report, self)
+                return report
+            # With an executor Spark lost what it had of the listing. It listed again, found files that had
+            # grown by then, and dealt them out otherwise: some were done twice, others by none.
+            report.unpersist()
+        lost = f"executors were lost in each of {_ATTEMPTS} runs; run the job once more"
+        raise StorageError(", ".join(self.names), lost)
+
+    def _expect(self, files: int, size: int) -> None:
+        if self.progress is not None:
+            self.progress.expect(files, size)
+
+    def _reported(self, frame: Any, work: Callable[[Iterator[Row]], Iterator[Row]]) -> Any:
+        """The rows of the report that a task gives."""
+        return mapped_rows(frame, functools.partial(tasks.counted, work=work, progress=self.progress), REPORT)
+
+    def _add_few(self, few: Listing) -> list[Row]:
+        """All of it as one job without a shuffle: the files travel with the code, the report's rows to the driver."""
+        job = self.job
+        if job.output is not None:
+            _refuse_equal(Counter(job.data_file(row).relative for row in few.rows if row["kind"] == FILE))
+        self._expect(few.files, few.size)
+        shares = dealt(few, parallelism(self.spark), self.task_bytes)
+
+        def work(rows: Iterator[Row]) -> Iterator[Row]:
+            return tasks.add((file for row in rows for file in shares[row["id"]]), job)
+
+        frame = self._reported(self.spark.range(0, len(shares), 1, len(shares)), work)
+        return [row.asDict() for row in frame.collect()]
+
+    def _add_listed(self, small: Listing, large: Listing) -> tuple[DataFrame, int, int]:
+        """Run it all: the report, and how many rows it has and their mark."""
+        task_bytes = max(self.task_bytes, small.size // _MOST_TASKS)
+        shares = packed(small, self.spark, task_bytes=task_bytes)
+        report = self._reported(shares, functools.partial(tasks.add, job=self.job))
+        with small_batches(self.spark):
+            if large.files:
+                report = report.unionByName(self._add_large(large))
+            report, files, paths = computed(report, "count(1)", mark())
+        return report, files, paths
+
+    def _add_large(self, large: Listing) -> Any:
+        """Split, built by many tasks, and put together by one task a file."""
+        rows = large.rows.repartition(min(large.files, _MOST_TASKS))
+        units, n_units = computed(
+            mapped_rows(rows, functools.partial(tasks.cut, job=self.job), _UNITS), f"count_if(place != {tasks.HEADER})"
+        )
+        headers = units.filter(units.place == tasks.HEADER).selectExpr(
+            "path",
+            "root",
+            "size",
+            "place",
+            "crc",
+            "cast(null as string) version_token",
+            "cast(null as bigint) chunk_crc",
+            "chosen",
+            "-1 row_group",
+            "-1 column",
+            "cast(null as binary) data",
+            "cast(null as string) built",
+            "cast(null as string) error",
+        )
+        rows = headers
+        if n_units:
+            work = units.filter(units.place != tasks.HEADER).repartition(min(n_units, _MOST_TASKS))
+            rows = rows.unionByName(mapped_rows(work, functools.partial(tasks.build_units, job=self.job), _FILTERS))
+        # Some for each processor: two large files in one task would wait for each other.
+        parts = min(4 * large.files, max(large.files, 4 * width(self.spark)), _MOST_TASKS)
+        rows = rows.repartition(parts, "path").sortWithinPartitions("path", "place")
+        return self._reported(rows, functools.partial(tasks.assemble, job=self.job))
+
+
+def _check_equal_targets(files: Any) -> None:
     relative = "CASE WHEN root = '' THEN substring_index(path, '/', -1) ELSE substr(path, length(root) + 2) END"
-    several = wanted.selectExpr(f"{relative} name").groupBy("name").count().filter("count > 1").head(1)
-    if several:
-        raise _equal(several[0]["name"])
+    several = files.selectExpr(f"{relative} name").groupBy("name").count().filter("count > 1").head(1)
+    _refuse_equal(Counter({row["name"]: row["count"] for row in several}))
 
 
-def _hold_targets(names: Sequence[str]) -> None:
-    """The same of names that the driver has."""
-    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        raise _equal(name)
+def _refuse_equal(targets: Counter[str]) -> None:
+    for name, count in targets.most_common(1):
+        if count > 1:
+            raise RequestError(f"several files would go to {name} in output; use one run for each folder")
 
 
-def _below(path: str, root: str) -> str:
-    """A file's place in an output."""
-    return path[len(root) :].lstrip("/") if root else posixpath.basename(path)
-
-
-def _equal(name: str) -> RequestError:
-    return RequestError(f"several files would go to {name} in output; use one run for each folder")
-
-
-# --- how ------------------------------------------------------------------------------------------
-
-
-def _rows(
-    frame: Any, work: Callable[[Iterator[tasks.Row]], Iterator[tasks.Row]], schema: pa.Schema, progress: Any = None
-) -> Any:
-    """A generator over rows as a step of a Spark job."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pending: list[tasks.Row] = []
-        size = 0
-        for row in work(row for batch in batches for row in batch.to_pylist()):
-            if progress is not None:
-                progress.add(row.get("bytes_before") or 0)
-            pending.append(row)
-            size += 100 + len(row.get("data") or b"")
-            if size >= _BATCH_BYTES:
-                yield pa.RecordBatch.from_pylist(pending, schema=schema)
-                pending, size = [], 0
-        yield pa.RecordBatch.from_pylist(pending, schema=schema)
-
-    return mapped(frame, run, schema)
-
-
-def _may_leave_litter(spark: Any, where: Storages, paths: Sequence[str]) -> bool:
-    """Whether files are written on local disks, and by executors that may have died."""
-    return not in_one_process(spark) and any(where.split(path)[0] == "file" for path in paths)
-
-
-def _sweep(report: Any, job: tasks.Job) -> None:
-    """Look once more for temporary files of executors that died, in folders where something was written."""
+def _sweep(report: Any, run: _FilesRun) -> None:
+    """Remove temporary files of executors that died, from local folders in which something was written."""
+    where = run.job.storages
+    places = run.names if run.job.output is None else [run.job.output]
+    if in_one_process(run.spark) or all(where.split(path)[0] != "file" for path in places):
+        return
     folders = (
         report.filter("status != 'unchanged'")
         .selectExpr("substr(output, 1, length(output) - length(substring_index(output, '/', -1)) - 1) folder")
         .distinct()
     )
-    where = job.storages
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for folder in batch.column(0).to_pylist():
-                store, path = where.open(folder or "/")
-                if store.is_local:
-                    remove_stale(path)
-            yield batch
+    def tidied(rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            store, path = where.open(row["folder"] or "/")
+            if store.is_local:
+                remove_stale(path)
+            yield row
 
-    mapped(folders, run, "folder string").count()
+    mapped_rows(folders, tidied, pa.schema([("folder", pa.string())])).count()
+
+
+# --- a table --------------------------------------------------------------------------------------
+#
+# Executors make the new versions of a table's files, the driver commits them.
+#
+# A task that runs twice makes the same file twice, or finds its tail there. Files are not split: a table's are of
+# some hundred megabytes.
+
+_MADE = pa.schema([("place", pa.int64()), ("data", pa.binary())])
+_Planned = tuple[TableFile, Location, bool]  # a file, where its new version goes, whether it is only looked at
+
+
+@dataclasses.dataclass(slots=True)
+class RowReport(FileReport):
+    """One file's row of the report."""
+
+    row: Row
+
+
+_Result = FileOutcome[RowReport] | ParquetBloomError
+
+
+def add_to_table(
+    spark: Any, table: Table, request: Request, how: Committing, progress: Any = None
+) -> tuple[list[Row], list[TableCommit]]:
+    """Add filters to the files of a table, and commit: rows of the report, and the commits.
+
+    Raises as parquet_bloom.add_filters does for a table; an error after some commits leaves these.
+    """
+    snapshot = table.snapshot(stored_only=True)
+    request, _ = request_for_source(snapshot, request)
+    paths = [file.path for file in snapshot.files]
+    if progress is not None:
+        progress.expect(len(paths), sum(file.size for file in snapshot.files))
+    rows: list[Row] = []
+    commits: list[TableCommit] = []
+    step = how.files or max(1, len(paths))
+    for at in range(0, len(paths), step):
+        snapshot = table.snapshot(stored_only=True) if at else snapshot
+        now = set(paths[at : at + step])
+        some = dataclasses.replace(snapshot, files=[file for file in snapshot.files if file.path in now])
+        changed = _change(spark, table, some, request, how, progress)
+        rows += [{**one.row, "status": tasks.DONE if one.way else tasks.UNCHANGED} for one in changed.files]
+        rows += [tasks.failed_row(one.path, one.error) for one in changed.failed]
+        commits += changed.commits
+    return rows, commits
+
+
+def _change(
+    spark: Any, table: Table, snapshot: Snapshot, request: Request, how: Committing, progress: Any
+) -> SourceChange[RowReport]:
+    """Files of one commit."""
+    ways = table.commit_modes(snapshot)
+    planned: list[_Planned] = []
+    for file in snapshot.files:
+        way, _ = commit_mode_of(ways[file.path], how.way)
+        planned.append((file, target_of(table, file, way), way is None))
+    made = _made(spark, planned, _FileTask(dataclasses.replace(snapshot, files=[]), request, how.append), progress)
+
+    def work_on(one: Snapshot) -> FileWork[RowReport]:
+        here = _FileTask(one, request, how.append)
+
+        def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[RowReport]:
+            # Another commit may ask for another version of a file than the executor made.
+            result = made.pop(target.path, None)
+            if isinstance(result, ParquetBloomError):
+                raise result
+            return result if result is not None else here(file, target, look_only)
+
+        return work
+
+    once = dataclasses.replace(how, files=None, newcomers=False)
+    return change_table(cast(Table, _PlannedTable(table, planned)), snapshot, work_on, once, Meter(None))
+
+
+class _PlannedTable:
+    """A table whose files get their new versions where executors wrote them."""
+
+    def __init__(self, table: Table, planned: Iterable[_Planned]) -> None:
+        self._table = table
+        self._places = {file.path: target for file, target, _ in planned if target.path != file.path}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def new_location(self, file: TableFile) -> Location:
+        return self._places.pop(file.path, None) or self._table.new_location(file)
+
+
+def _made(spark: Any, planned: Sequence[_Planned], task: _FileTask, progress: Any) -> dict[str, _Result]:
+    """The executors' results, by the path of the new version."""
+    if not planned:
+        return {}
+    plain = [(dataclasses.replace(file, bounds={}, deletes=None, entry=None), *rest) for file, *rest in planned]
+    frame = frame_of(spark, [(place, bytearray(pickle.dumps(one))) for place, one in enumerate(plain)], _MADE)
+    frame = frame.repartition(min(len(plain), 4 * width(spark)), "place")
+    try:
+        rows = mapped_rows(frame, functools.partial(_make, task=task, progress=progress), _MADE).collect()
+    except BaseException:
+        for file, target, _ in planned:
+            if target.path != file.path:
+                with suppress(StorageError):  # it stays, as after a kill
+                    remove_unnamed(target)
+        raise
+    return {planned[row["place"]][1].path: pickle.loads(row["data"]) for row in rows}
+
+
+def _make(rows: Iterator[Row], task: _FileTask, progress: Any) -> Iterator[Row]:
+    """On executors: make new versions of files."""
+    for row in rows:
+        file, target, look_only = pickle.loads(row["data"])
+        result: _Result
+        try:
+            result = task(file, target, look_only)
+        except ParquetBloomError as error:
+            result = error
+        if progress is not None:
+            progress.add(file.size)
+        yield {"place": row["place"], "data": pickle.dumps(result)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _FileTask:
+    """The work of one file, wherever it is done."""
+
+    snapshot: Snapshot
+    request: Request
+    append: bool
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[RowReport]:
+        """As FileWork has it. What an earlier attempt of this task made is made again."""
+        started = time.perf_counter()
+        request = self.request.written(overwrite=True)
+        with Workers(request.threads or 1) as workers:
+            worked = AddToTableFile(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
+        status = tasks.DONE if worked.size else tasks.UNCHANGED
+        row = tasks.report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
+        return FileOutcome(
+            RowReport(row=row),
+            worked.size,
+            worked.footer_size,
+            worked.columns,
+            worked.complete,
+            worked.choice,
+            worked.options,
+        )

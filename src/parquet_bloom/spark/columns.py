@@ -86,18 +86,18 @@ def as_column(predicate: Predicate, schema: st.StructType) -> Column:
             )
 
 
-def evident(predicate: Predicate, schema: st.StructType) -> Predicate:
+def prunable(predicate: Predicate, schema: st.StructType) -> Predicate:
     """The predicate for footers and filters: parts whose values Spark changes as it reads them are Unknown.
 
     These are texts with a collation or of a CHAR type, and dates and times before 1900.
     """
     match predicate:
         case And(parts):
-            return And(tuple(evident(part, schema) for part in parts))
+            return And(tuple(prunable(part, schema) for part in parts))
         case Or(parts):
-            return Or(tuple(evident(part, schema) for part in parts))
+            return Or(tuple(prunable(part, schema) for part in parts))
         case Not(part):
-            return Not(evident(part, schema))
+            return Not(prunable(part, schema))
         case Compare() | IsIn() | Contains():
             kind, changed = _kind_of(predicate.path, schema)
             values = predicate.values if isinstance(predicate, IsIn) else (predicate.value,)
@@ -107,6 +107,8 @@ def evident(predicate: Predicate, schema: st.StructType) -> Predicate:
 
 
 # --- names ----------------------------------------------------------------------------------------
+#
+# What a path means among the columns of a DataFrame.
 
 
 def resolve(path: Path, schema: st.StructType) -> tuple[Column, Any]:
@@ -161,6 +163,8 @@ def _value_column(path: Path, schema: st.StructType) -> tuple[Column, Any]:
 
 
 # --- comparisons ----------------------------------------------------------------------------------
+#
+# A column and a literal -> a Column, of the type in which Spark compares exactly.
 
 
 def _compare(path: Path, column: Column, kind: Any, op: str, value: Literal) -> Column:

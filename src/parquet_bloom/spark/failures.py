@@ -23,6 +23,7 @@ _MOST = 600  # characters of a line
 _INSTALL = f"{to_install_ourselves('spark')}, for the Python that executors run"
 _NAME = "name another Python of theirs with spark.pyspark.python=/path/to/python"
 _SEND = "send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)"
+_OTHER = f"executors have another version of parquet-bloom: {_INSTALL} again, or {_SEND}"
 _TRACEBACK = "Traceback (most recent call last):"
 _STACK = re.compile(r"\s+at [\w.$<>/]+\(|\s*\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|\s*SQLSTATE: ")
 _BEFORE_CAUSE = re.compile(r".*?\(TID \d+\) \([^()]*\): ", re.DOTALL)
@@ -39,36 +40,42 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def lacking(error: BaseException) -> SparkJobError | None:
-    """What executors lack to run this package, with the ways to give it to them; None for all other errors."""
-    if not is_of_spark(error):
-        return None
-    text = str(error)
-    if found := re.search(r'Cannot run program "([^"]+)"(?:[^\n]*?error=\d+, ([^\n]+))?', text):
-        reason = found[2] or "it does not run"
-        return SparkJobError(f"executors cannot run {found[1]} ({reason}): {_NAME}, or set PYSPARK_PYTHON")
-    if found := re.search(r"PYTHON_VERSION_MISMATCH\][^\n]*?version: ([\d.]+)[^\n]*?driver: ([\d.]+)", text):
-        return SparkJobError(
-            f"executors run Python {found[1]}, and this is Python {found[2]}; both must be the same: {_NAME}"
-        )
-    if found := re.search(r"Error from python worker:\s*([^\n]+)|reading the port number from pyspark.daemon", text):
-        reason = f" ({found[1].strip()})" if found[1] else ""
-        return SparkJobError(f"the Python of the executors cannot run PySpark{reason}: {_NAME}")
-    if found := re.search(r"PACKAGE_NOT_INSTALLED\] ([^\n]+?) must be installed", text):
-        return _without(found[1])
-    if found := re.search(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'", text):
-        return _without(found[1])
-    if re.search(r"(?:Can't get attribute|cannot import name|has no attribute)[^\n]*'parquet_bloom", text):
-        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} again, or {_SEND}")
+    """The error for something that executors lack to run this package, with advice; None for all other errors."""
+    text = str(error) if is_of_spark(error) else ""
+    for pattern, advice in _LACKING:
+        if found := re.search(pattern, text):
+            return SparkJobError(advice(found))
     return None
 
 
-def _without(module: str) -> SparkJobError:
-    package, _, inside = module.partition(".")
-    if package == "parquet_bloom" and inside:
-        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} again, or {_SEND}")
-    if package == "parquet_bloom":
-        return SparkJobError(f"executors lack the package parquet-bloom: {_INSTALL}, {_NAME}, or {_SEND}")
-    return SparkJobError(f"executors lack {module}, which parquet-bloom needs: {_INSTALL}, or {_NAME}")
+def _without(found: re.Match[str]) -> str:
+    """The advice for a module that is not there."""
+    package, _, inside = found[1].partition(".")
+    if package != "parquet_bloom":
+        return f"executors lack {found[1]}, which parquet-bloom needs: {_INSTALL}, or {_NAME}"
+    return _OTHER if inside else f"executors lack the package parquet-bloom: {_INSTALL}, {_NAME}, or {_SEND}"
+
+
+def _without_python(found: re.Match[str]) -> str:
+    reason = f" ({found[1].strip()})" if found[1] else ""
+    return f"the Python of the executors cannot run PySpark{reason}: {_NAME}"
+
+
+# What Spark says, and what is to be done.
+_LACKING: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (
+        r'Cannot run program "([^"]+)"(?:[^\n]*?error=\d+, ([^\n]+))?',
+        lambda m: f"executors cannot run {m[1]} ({m[2] or 'it does not run'}): {_NAME}, or set PYSPARK_PYTHON",
+    ),
+    (
+        r"PYTHON_VERSION_MISMATCH\][^\n]*?version: ([\d.]+)[^\n]*?driver: ([\d.]+)",
+        lambda m: f"executors run Python {m[1]}, and this is Python {m[2]}; both must be the same: {_NAME}",
+    ),
+    (r"Error from python worker:\s*([^\n]+)|reading the port number from pyspark.daemon", _without_python),
+    (r"PACKAGE_NOT_INSTALLED\] ([^\n]+?) must be installed", _without),
+    (r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'", _without),
+    (r"(?:Can't get attribute|cannot import name|has no attribute)[^\n]*'parquet_bloom", lambda _: _OTHER),
+)
 
 
 def one_line(error: BaseException) -> str:

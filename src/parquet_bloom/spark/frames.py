@@ -1,4 +1,7 @@
-"""What several jobs do with DataFrames: schemas, how many tasks, how many rows at a time, a report as a file."""
+"""DataFrames of jobs: steps, the number of tasks, rows at a time, a report as a file.
+
+frame -> mapped_rows(work) -> frame     executors: rows, as dicts -> a generator of ours -> rows
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import gc
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
@@ -21,10 +25,15 @@ from parquet_bloom.spark.sessions import context_of, is_own, own_python
 from parquet_bloom.spark.storages import storages
 from parquet_bloom.storage.remote import storage_error
 
-_BATCH = 10_000  # rows of a report
-_MOST_PARTS = 64  # each is one small Spark job
+Row = dict[str, Any]
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+RowsToRows = Callable[[Iterator[Row]], Iterable[Row]]
 
+# --- steps of a job -------------------------------------------------------------------------------
+#
+# What executors do between two DataFrames: a generator over record batches, or over their rows.
+
+_BATCH_ROWS, _BATCH_BYTES = 4096, 16 << 20  # that a step gives at a time; bytes of the column `data`
 _SQL = {
     pa.string(): "string",
     pa.int32(): "int",
@@ -37,8 +46,10 @@ _SQL = {
 }
 
 
-def ddl(schema: pa.Schema) -> str:
-    """The rows that a task gives, as Spark's mapInArrow wants to know them."""
+def _in_spark(schema: Any) -> Any:
+    """A schema as Spark takes it: Arrow's becomes text, others stay."""
+    if not isinstance(schema, pa.Schema):
+        return schema
     return ", ".join(f"`{field.name}` {_SQL[field.type]}" for field in schema)
 
 
@@ -50,7 +61,25 @@ def mapped(frame: Any, run: Batches, schema: Any) -> Any:
     """
     step = functools.partial(_in_worker, run=run, call=uuid.uuid4().hex)
     with own_python(frame.sparkSession):
-        return frame.mapInArrow(step, ddl(schema) if isinstance(schema, pa.Schema) else schema)
+        return frame.mapInArrow(step, _in_spark(schema))
+
+
+def mapped_rows(frame: Any, work: RowsToRows, schema: pa.Schema) -> Any:
+    """A generator over rows as a step of a job; of what it gives the columns of the schema are kept."""
+    return mapped(frame, functools.partial(by_rows, work=work, schema=schema), schema)
+
+
+def by_rows(batches: Iterator[pa.RecordBatch], work: RowsToRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of some batches, as `work` turns them into others."""
+    pending: list[Row] = []
+    size = 0
+    for row in work(row for batch in batches for row in batch.to_pylist()):
+        pending.append(row)
+        size += len(row.get("data") or b"")
+        if size >= _BATCH_BYTES or len(pending) == _BATCH_ROWS:
+            yield pa.RecordBatch.from_pylist(pending, schema=schema)
+            pending, size = [], 0
+    yield pa.RecordBatch.from_pylist(pending, schema=schema)
 
 
 _tried: WeakSet[Any] = WeakSet()  # sessions whose workers ran a task of ours
@@ -62,19 +91,18 @@ def try_workers(spark: Any) -> None:
     Once a session, and never where workers have the Python of this process. Raises what Spark raises.
     """
     if spark not in _tried and not is_own(spark):
-        mapped(spark.range(1), _nothing, "nothing int").collect()
+        mapped_rows(spark.range(1), _nothing, pa.schema([("nothing", pa.int32())])).collect()
         _tried.add(spark)
 
 
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"nothing": pa.array([], pa.int32())})
+def _nothing(rows: Iterator[Row]) -> Iterator[Row]:
+    return filter(lambda _: False, rows)
 
 
 def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: Any) -> Any:
     """Rows that the driver has, as a DataFrame. Classic Spark runs Python workers for that too."""
     with own_python(spark):
-        return spark.createDataFrame(rows, schema)
+        return spark.createDataFrame(rows, _in_spark(schema))
 
 
 _modules = 0  # that were imported when this process last set its objects aside
@@ -93,6 +121,11 @@ def _in_worker(batches: Iterator[pa.RecordBatch], run: Batches, call: str) -> It
         gc.collect()
         gc.freeze()
         _modules = len(sys.modules)
+
+
+# --- how much at a time ---------------------------------------------------------------------------
+#
+# How many tasks, how many rows of a batch, and what stays in the cache.
 
 
 def parallelism(spark: Any) -> int:
@@ -179,7 +212,12 @@ def computed(frame: Any, *sums: str) -> tuple[Any, ...]:
     return frame, *([seen.get[name] for name in names] if sums else [])
 
 
-# --- rows of a job, kept ------------------------------------------------------------------------------
+# --- a report as a file ---------------------------------------------------------------------------
+#
+# The rows of a cached DataFrame as one Parquet file.
+
+_REPORT_ROWS = 10_000  # that are written at a time
+_MOST_PARTS = 64  # each is one small Spark job
 
 
 def refuse_existing(spark: Any, name: str) -> None:
@@ -195,27 +233,20 @@ def write_report(spark: Any, frame: Any, name: str) -> None:
     Raises StorageError; a local file that exists is an error too.
     """
     store, path = storages(spark, [name]).open(name)
+    schema = _arrow_schema(frame)
     try:
-        if store.is_local:
-            with new_output(path, overwrite=False) as out:
-                _write(frame, out)
-        else:
-            with store.filesystem.open_output_stream(path) as out:
-                _write(frame, out)
+        with (
+            new_output(path, overwrite=False) if store.is_local else store.filesystem.open_output_stream(path) as out,
+            pq.ParquetWriter(out, schema) as writer,
+        ):
+            rows = iter(frame.coalesce(_MOST_PARTS).toLocalIterator(prefetchPartitions=True))
+            some = [row.asDict(recursive=True) for row in islice(rows, _REPORT_ROWS)]
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
+            while len(some) == _REPORT_ROWS:
+                some = [row.asDict(recursive=True) for row in islice(rows, _REPORT_ROWS)]
+                writer.write_table(pa.Table.from_pylist(some, schema=schema))
     except OSError as error:
         raise storage_error(name, error) from error
-
-
-def _write(frame: Any, out: Any) -> None:
-    schema = _arrow_schema(frame)
-    with pq.ParquetWriter(out, schema) as writer:
-        pending = []
-        for row in frame.coalesce(_MOST_PARTS).toLocalIterator(prefetchPartitions=True):
-            pending.append(row.asDict(recursive=True))
-            if len(pending) == _BATCH:
-                writer.write_table(pa.Table.from_pylist(pending, schema=schema))
-                pending = []
-        writer.write_table(pa.Table.from_pylist(pending, schema=schema))
 
 
 def _arrow_schema(frame: Any) -> pa.Schema:

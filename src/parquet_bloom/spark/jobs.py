@@ -1,9 +1,10 @@
 """Looking at data sets of any size: inspect, verify, check and prune as jobs whose results are rows.
 
-    names -> listing (by tasks) -> tasks of about the same bytes -> rows     a bad file is a row with its error
+    names -> work -> tasks of about the same bytes -> some files together, or one by one where that fails -> rows
 
-The listing is made at once and stays in Spark's cache; files are opened when the DataFrame that
-comes back is asked for rows, and again each time it is. Nothing but its rows crosses the driver.
+The work (spark.work) is found at once: a listing stays in Spark's cache, a table's log is read. Files are opened when
+the DataFrame that comes back is asked for rows, and again each time it is. A bad file is a row with its error. Of
+files nothing but rows crosses the driver. Executors call parquet_bloom's own functions over a Snapshot of some files.
 """
 
 from __future__ import annotations
@@ -12,53 +13,105 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import pyarrow as pa
 
 from parquet_bloom.arguments import column_names, refuse_unknown
-from parquet_bloom.errors import RequestError, TableWarning
-from parquet_bloom.filters.inspect import inspect
-from parquet_bloom.filters.verify import verify
+from parquet_bloom.errors import ParquetBloomError, RequestError, TableWarning
+from parquet_bloom.filters.inspect import InspectReport, inspect
+from parquet_bloom.filters.verify import VerifyReport, verify
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions
-from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.search.check import ExcludedFile, sizes_of, verdicts_of
+from parquet_bloom.search.log import TableLog
 from parquet_bloom.search.options import Nan, Options
-from parquet_bloom.search.search import Search, as_predicate
-from parquet_bloom.source.source import CallSource, resolved_files
-from parquet_bloom.spark import table_jobs
-from parquet_bloom.spark.dataset import Dataset, by_name, data_file, dataset, packed, unresolved_in, unresolved_of
+from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import mapped
-from parquet_bloom.spark.listing import FILE
-from parquet_bloom.spark.named_tables import live_files, spark_source
-from parquet_bloom.spark.result_rows import (
-    CHECKED,
-    INSPECTED,
-    PRUNED,
-    TOGETHER,
-    VERIFIED,
-    Row,
-    RowsOf,
-    batches_of,
-    each_or_error,
-    filters_of,
-    kept,
-    searched,
-    some_of,
-    verdicts,
-)
-from parquet_bloom.spark.storages import Storages, paths_of
-from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.spark.frames import Row, frame_of, mapped_rows
+from parquet_bloom.spark.listing import Listing, by_name, packed
+from parquet_bloom.spark.storages import paths_of
+from parquet_bloom.spark.work import ListedFiles, SentFile, SentFiles, Work, source_on_spark, work_of
 from parquet_bloom.storage.table_folders import Tables, read_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+T = TypeVar("T")
+FilesToRows = Callable[[Snapshot, Sequence[SentFile]], Iterable[Row]]  # of some files of a snapshot
+ResultToRows = Callable[[FileResult], Iterable[Row]]
+TOGETHER = 256  # files that are searched side by side on a remote store
 
-Work = Callable[[Sequence[DataFile]], Iterable[Row]]
-RowsOfSource = Callable[[Any], Iterable[Row]]  # of [file], or of a table's Snapshot with one file
+# --- rows -----------------------------------------------------------------------------------------
+#
+# The columns of the rows; those of inspect and verify are the fields of their filters.
+
+_TEXT, _LONG, _DOUBLE, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+INSPECTED = pa.schema(
+    [
+        ("path", _TEXT),
+        ("row_group", pa.int32()),
+        ("column", _TEXT),
+        ("spec", _TEXT),
+        ("rule", _TEXT),
+        ("offset", _LONG),
+        ("length", _LONG),
+        ("place", _TEXT),
+        ("num_bytes", _LONG),
+        ("fpp", _DOUBLE),
+        ("estimated_ndv", _DOUBLE),
+        ("problems", _TEXTS),
+        ("notes", _TEXTS),
+        ("error", _TEXT),
+    ]
+)
+VERIFIED = pa.schema(
+    [
+        ("path", _TEXT),
+        ("row_group", pa.int32()),
+        ("column", _TEXT),
+        ("status", _TEXT),
+        ("spec", _TEXT),
+        ("values", _LONG),
+        ("missed", _LONG),
+        ("measured_fpp", _DOUBLE),
+        ("reason", _TEXT),
+        ("error", _TEXT),
+    ]
+)
+CHECKED = pa.schema(
+    [
+        ("path", _TEXT),
+        ("row_group", pa.int32()),
+        ("outcome", _TEXTS),
+        ("skipped", pa.bool_()),
+        ("decided_by", _TEXT),
+        ("bytes_read", _LONG),
+        ("reason", _TEXT),
+        ("rows", _LONG),
+        ("size", _LONG),
+        ("error", _TEXT),
+    ]
+)
+PRUNED = pa.schema(
+    [
+        ("path", _TEXT),
+        ("row_groups", pa.list_(pa.int32())),
+        ("rows", _LONG),
+        ("size", _LONG),
+        ("has_deletes", pa.bool_()),
+        ("error", _TEXT),
+    ]
+)
+
+
+# --- filters --------------------------------------------------------------------------------------
+#
+# inspect and verify: work of every file.
 
 
 @explained
@@ -74,21 +127,14 @@ def inspect_filters(
     paths             a file, folder or glob, or a list, as Spark names them (s3a://bucket/folder); or one table,
                       delta:, iceberg: or ducklake:, of which the driver reads the log: its live files, under its names
     columns, exclude  one name or pattern, or a list; None: all columns
-    error             of a file that could not be read, the one thing its row says beside its path
     options           see TableOptions: of a table catalog_properties, allow_roots
+    returns           DataFrame; the row of a file that could not be read has its path and `error` alone
 
     A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
     refuse_unknown("inspect_filters", options, TableOptions)
-    paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
-    rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
-    names = [*(columns or ()), *(exclude or ())]
-    source = spark_source(paths, options)
-    if source.table_name is not None:
-        return _look_at_table(spark, source, names, INSPECTED, rows_of)
-    data = _looked_at(spark, paths, names)
-    return _rows(data, INSPECTED, functools.partial(_each_alone, rows_of=rows_of))
+    return _filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
 
 
 @explained
@@ -108,14 +154,39 @@ def verify_filters(
     refuse_unknown("verify_filters", options, TableOptions)
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
-    paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
-    rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
-    names = [*(columns or ()), *(exclude or ())]
-    source = spark_source(paths, options)
-    if source.table_name is not None:
-        return _look_at_table(spark, source, names, VERIFIED, rows_of, packed)
-    data = _looked_at(spark, paths, names)
-    return _rows(data, VERIFIED, functools.partial(_each_alone, rows_of=rows_of), packed(data.listed, spark))
+    function = functools.partial(verify, sample=sample)
+    return _filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
+
+
+def _filters(
+    spark: Any,
+    paths: PathLike | Sequence[PathLike],
+    options: TableOptions,
+    schema: pa.Schema,
+    function: Callable[..., InspectReport | VerifyReport],
+    columns: str | Sequence[str] | None,
+    exclude: str | Sequence[str] | None,
+    packing: Callable[[Listing, Any], Any] = by_name,
+) -> DataFrame:
+    """A row a filter, of all files; of files in tables too, with a warning."""
+    names = paths_of(paths)
+    chosen = {"columns": column_names(columns, "columns"), "exclude": column_names(exclude, "exclude")}
+    tables = Tables()
+    work = work_of(spark, source_on_spark(names, options), tables, stored_only=True)
+    for note in tables.notes():
+        warnings.warn(note, TableWarning, stacklevel=3)
+    work.hold_columns([name for names in chosen.values() for name in names or ()])
+    return _rows(
+        work,
+        functools.partial(filter_rows, function=functools.partial(function, **chosen), schema=schema),
+        schema,
+        packing,
+    )
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+#
+# check and prune: a predicate, which the driver asks a table's log first.
 
 
 @explained
@@ -141,13 +212,9 @@ def check(
     a table's folder, or a file in it, without raw_files. A column that only some files have is NULL in the others.
     """
     refuse_unknown("check", options, ReadOptions)
-    tree, paths = as_predicate(predicate), paths_of(paths)
-    how, source = Options(nan, use_filters, range_values=range_values), spark_source(paths, options)
-    if source.table_name is not None:
-        return table_jobs.search(spark, live_files(source), tree, how, CHECKED, verdicts)
-    how = replace(how, ignore_case=True)
-    data = dataset(spark, paths, read_guard(source.raw_files))
-    return _rows(data, CHECKED, _searching(data, tree, how, verdicts), together=TOGETHER)
+    tree, names = as_predicate(predicate), paths_of(paths)
+    how = Options(nan, use_filters, range_values=range_values)
+    return _search(searchable(spark, names, options), tree, how, CHECKED, verdict_rows)
 
 
 @explained
@@ -163,99 +230,157 @@ def prune(
 ) -> DataFrame:
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
-    row_groups   their numbers; rows and size (compressed bytes) are of these together
-    has_deletes  whether they are of a table that has deleted rows of this file, which are among these all the same
+    returns  DataFrame; `row_groups` are numbers, `rows` and `size` (compressed bytes) are of these row groups together;
+             `has_deletes`: the table has deleted rows of this file, which are among these all the same
+
     Files that could not be read are rows with their error: whatever is in them may match.
     The rest, and errors, as check.
     """
     refuse_unknown("prune", options, ReadOptions)
-    tree, paths = as_predicate(predicate), paths_of(paths)
-    how, source = Options(nan, use_filters, range_values=range_values), spark_source(paths, options)
-    if source.table_name is not None:
-        return table_jobs.search(spark, live_files(source), tree, how, PRUNED, kept)
-    return pruned(dataset(spark, paths, read_guard(source.raw_files)), tree, replace(how, ignore_case=True))
+    tree, names = as_predicate(predicate), paths_of(paths)
+    how = Options(nan, use_filters, range_values=range_values)
+    return pruned(searchable(spark, names, options), tree, how)
 
 
-def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
-    """As prune, of files that have been listed."""
-    return _rows(data, PRUNED, _searching(data, predicate, replace(options, skip_files=True), kept), together=TOGETHER)
+def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
+    """The work of a search. A table that is not named is an error, without raw_files."""
+    source = source_on_spark(paths, options)
+    return work_of(spark, source, read_guard(source.raw_files))
 
 
-# --- what a task does -----------------------------------------------------------------------------
+def pruned(work: Work, predicate: Predicate, options: Options) -> DataFrame:
+    """As prune, of files that were found."""
+    return _search(work, predicate, replace(options, skip_files=True), PRUNED, kept_rows)
 
 
-def _rows(data: Dataset, schema: pa.Schema, work: Work, files: Any = None, together: int = 1) -> Any:
-    frame = by_name(data.listed, data.spark) if files is None else files
-    run = functools.partial(_task, where=data.where, schema=schema, work=work, together=together)
-    return mapped(frame, run, schema)
+def _search(work: Work, predicate: Predicate, options: Options, schema: pa.Schema, rows_of: ResultToRows) -> DataFrame:
+    """Rows of the files that the driver leaves; and, where the schema has these columns, a row for each other file."""
+    plan = work.plan_search(predicate, options)
+    search = functools.partial(search_rows, predicate=plan.predicate, options=plan.options, rows_of=rows_of)
+    found = _rows(plan.work, search, schema, together=TOGETHER)
+    if not plan.excluded or "skipped" not in schema.names:
+        return found
+    rows = [tuple(excluded_row(file).get(name) for name in schema.names) for file in plan.excluded]
+    return found.unionAll(frame_of(work.spark, rows, schema))
 
 
-def _task(
-    batches: Iterator[pa.RecordBatch], where: Storages, schema: pa.Schema, work: Work, together: int
-) -> Iterator[pa.RecordBatch]:
-    """The rows of the files of a task, batch by batch."""
-    listed = (row for batch in batches for row in batch.to_pylist())
-    return batches_of((row for some in some_of(listed, together) for row in _of_files(some, where, work)), schema)
+# --- on executors ---------------------------------------------------------------------------------
+#
+# Rows of the work -> files of one Snapshot -> the functions of one machine -> rows of the result.
 
 
-def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Row]:
-    files = []
-    for row in listed:
-        if row["kind"] == FILE:
-            files.append(data_file(where, row["path"], row["root"]))
-        else:
-            yield {"path": row["path"], "error": row["error"]}
-    yield from each_or_error(files, work)
-
-
-def _looked_at(spark: Any, paths: Sequence[str], names: Sequence[str]) -> Dataset:
-    """The files of those who look at filters of columns with these names, in tables too, with a warning."""
-    seen = Tables()
-    data = dataset(spark, paths, seen)
-    for note in seen.notes():
-        warnings.warn(note, TableWarning, stacklevel=3)
-    if names:
-        data.schema_for(unresolved_of(names))
-    return data
-
-
-def _look_at_table(
-    spark: Any,
-    source: CallSource,
-    names: Sequence[str],
+def _rows(
+    work: Work,
+    rows_of: FilesToRows,
     schema: pa.Schema,
-    rows_of: RowsOfSource,
-    packing: table_jobs.Packing = by_name,
+    packing: Callable[[Listing, Any], Any] = by_name,
+    together: int = 1,
 ) -> DataFrame:
-    snapshot = live_files(source, stored_only=True)
-    if names:
-        table_jobs.hold_columns(snapshot, names)
-    return table_jobs.look(spark, snapshot, schema, functools.partial(table_jobs.each_alone, rows_of=rows_of), packing)
+    """The rows that a function of some files gives, so many of them at a time."""
+    run = functools.partial(rows_of_task, opener=work.opener, rows_of=rows_of, together=together)
+    frame: DataFrame = mapped_rows(packing(work.listed, work.spark), run, schema)
+    return frame
 
 
-def _each_alone(files: Sequence[DataFile], rows_of: RowsOfSource) -> Iterator[Row]:
-    for file in files:
-        yield from rows_of([file])
-
-
-def _inspected(source: Any, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> Iterator[Row]:
-    return filters_of(inspect(source, columns=columns, exclude=exclude), INSPECTED)
-
-
-def _verified(
-    source: Any, columns: Sequence[str] | None, exclude: Sequence[str] | None, sample: int | None
+def rows_of_task(
+    listed: Iterator[Row], opener: ListedFiles | SentFiles, rows_of: FilesToRows, together: int
 ) -> Iterator[Row]:
-    return filters_of(verify(source, columns=columns, exclude=exclude, sample=sample), VERIFIED)
+    """The rows of the files of one task; a file that fails has a row with its error."""
+    snapshot = opener.snapshot()
+    work = functools.partial(rows_of, snapshot)
+    while some := list(islice(listed, together)):
+        files = []
+        for row in some:
+            if row.get("error") is None:
+                files.append(opener.file(row, snapshot))
+            else:
+                yield {"path": row["path"], "error": row["error"]}
+        yield from _each_or_error(files, work)
 
 
-def _searching(data: Dataset, predicate: Predicate, options: Options, rows_of: RowsOf) -> Work:
-    schema = data.schema_for(unresolved_in(predicate))
-    if schema.leaves:
-        bind(predicate, Schema(schema.leaves, schema.keys))  # mistakes are told here, once
-    return functools.partial(
-        _searched, predicate=predicate, options=replace(options, dataset_schema=schema), rows_of=rows_of
-    )
+def _each_or_error(files: Sequence[T], work: Callable[[Sequence[T]], Iterable[Row]]) -> Iterator[Row]:
+    if len(files) > 1:
+        try:
+            yield from list(work(files))
+            return
+        except ImportError:
+            raise
+        except Exception:  # of which file, the next lines say
+            pass
+    for file in files:
+        try:
+            yield from list(work([file]))
+        except ParquetBloomError as error:
+            yield failed_row(file, error)
+        except ImportError:  # what executors lack is not the file's doing
+            raise
+        except Exception as error:  # one file must not end the job of a million others
+            yield failed_row(file, f"{type(error).__name__}: {error}")
 
 
-def _searched(files: Sequence[DataFile], predicate: Predicate, options: Options, rows_of: RowsOf) -> Iterator[Row]:
-    return searched(Search(resolved_files(files), predicate, options), rows_of)
+def failed_row(file: object, error: object) -> Row:
+    """The row of a file that could not be read."""
+    return {"path": str(file), "error": " ".join(str(error).split())}
+
+
+def filter_rows(
+    snapshot: Snapshot,
+    files: Sequence[SentFile],
+    function: Callable[[Any], InspectReport | VerifyReport],
+    schema: pa.Schema,
+) -> Iterator[Row]:
+    """A row a filter, with what the schema names of it.
+
+    function  inspect, or verify, of any source
+    """
+    names = [name for name in schema.names if name not in ("path", "error")]
+    report = function(replace(snapshot, files=[one.file for one in files]))
+    for file in report.files:
+        for one in file.filters:
+            yield {"path": file.path} | {name: getattr(one, name) for name in names}
+    yield from (failed_row(one.path, one.error) for one in report.failed)
+
+
+def search_rows(
+    snapshot: Snapshot, files: Sequence[SentFile], predicate: Predicate, options: Options, rows_of: ResultToRows
+) -> Iterator[Row]:
+    """The rows of the files of a search; of one that cannot be read its error."""
+    part = replace(snapshot, files=[one.file for one in files])
+    log = TableLog(part, [one.outcome for one in files]) if part.has_log else None
+    with_deletes = {str(one) for one in files if one.has_deletes}
+    for one in Search(ResolvedSource(part), predicate, options, log):
+        for row in [failed_row(*one)] if isinstance(one, tuple) else rows_of(one):
+            yield row | {"has_deletes": row["path"] in with_deletes}
+
+
+def verdict_rows(result: FileResult) -> Iterator[Row]:
+    """A row a row group."""
+    for verdict in verdicts_of(result):
+        row = verdict._asdict()
+        row["outcome"] = verdict.outcome.names
+        yield row
+
+
+def excluded_row(file: ExcludedFile) -> Row:
+    """The row of a file that the log of its table excludes: of no row group."""
+    return {
+        "path": file.path,
+        "skipped": True,
+        "decided_by": file.decided_by,
+        "reason": file.reason,
+        "rows": file.rows,
+        "size": file.size,
+    }
+
+
+def kept_rows(result: FileResult) -> Iterator[Row]:
+    """A row for a file with row groups in which a row can match."""
+    outline, groups = result.outline, open_groups(result)
+    if outline is None or not groups:
+        return
+    yield {
+        "path": str(result.file),
+        "row_groups": groups,
+        "rows": int(outline.rows[groups].sum()),
+        "size": int(sizes_of(outline)[groups].sum()),
+    }

@@ -1,10 +1,11 @@
-"""Folders -> a DataFrame of files, by the executors: a task lists folders, one level of the tree at a time.
+"""Folders -> a DataFrame of files, by the executors -> tasks of about the same work.
 
     level 0   what was named      ->  files, and folders
     level 1   these folders       ->  files, and folders ...      until there are none left
 
-No path crosses the driver, but those that were named; it only asks whether a level has folders.
-Hidden names (leading "." or "_") are passed over, as Spark does: _SUCCESS, _metadata, .crc files.
+A task lists folders, one level of the tree at a time. No path crosses the driver, but those that were named; it only
+asks whether a level has folders. Hidden names (leading "." or "_") are passed over, as Spark does: _SUCCESS,
+_metadata, .crc files.
 """
 
 from __future__ import annotations
@@ -13,38 +14,53 @@ import contextlib
 import functools
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from operator import add, xor
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.output.folder import SUFFIX, remove_stale
-from parquet_bloom.spark.frames import computed, mapped, mark, width
+from parquet_bloom.spark.frames import Row, computed, frame_of, kept, mapped, mapped_rows, mark, parallelism, width
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.store import GLOB, is_data
 from parquet_bloom.storage.table_folders import SIGNS, Table, Tables, table_in
 
+# --- listing --------------------------------------------------------------------------------------
+#
+# A listing by tasks, and one of few files by the driver alone.
+
 SCHEMA = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
 )
-_BATCH = 10_000
-_TABLES = 10_000  # of one level, that the driver is told of
+_TABLES = 10_000  # of one level, that reach the driver
 _FEW, _FEW_FOLDERS = 1000, 100  # files, and folders, that the driver lists itself in less time than a job takes
 FILE, FOLDER, FAILED, TABLE = "file", "folder", "failed", "table"
-Row = tuple[str, str, int, str, str | None]
-Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
+
+
+class Entry(NamedTuple):
+    """A row of a listing.
+
+    root   the folder that was named, below which it lies; "" for a file that was named itself
+    kind   FILE, FOLDER, FAILED (a name or folder that could not be listed, for the reason in `error`) or TABLE (a
+           folder that is a table's, whose kind is in `error`)
+    """
+
+    path: str
+    root: str
+    size: int
+    kind: str
+    error: str | None = None
 
 
 @dataclass(frozen=True)
 class Listing:
     """Files of a listing, and what they are together.
 
-    rows   DataFrame(path, root, size, kind, error), cached; kind is "file", or "failed" for a name or a
-           folder that could not be listed, for the reason in error
+    rows   DataFrame(path, root, size, kind, error), cached, of Entries: FILE or FAILED
     files  how many rows
     size   bytes of them all
     mark   of their paths, by frames.mark
@@ -76,14 +92,14 @@ def list_by_size(
         sums |= {f"count_if({half})": add, f"coalesce(sum(if({half}, size, 0L)), 0L)": add, mark(half): xor}
     # Names travel with the code that lists them: nothing has to be shuffled before the first folder is opened.
     level = spark.range(0, len(paths), 1, min(len(paths), width(spark)))
-    work: Work = functools.partial(_list_names, names=list(paths), where=where, tidy=tidy)
+    names = list(paths)
     found = None
     totals = [0] * len(sums)
     tables: list[Table] = []
     while True:
-        listed, n_folders, n_tables, *these = computed(
-            mapped(level, _batches_of(work), SCHEMA), *(f"count_if(kind = '{kind}')" for kind in (FOLDER, TABLE)), *sums
-        )
+        work = functools.partial(_list_level, names=names, where=where, tidy=tidy)
+        counts = [f"count_if(kind = '{kind}')" for kind in (FOLDER, TABLE)]
+        listed, n_folders, n_tables, *these = computed(mapped_rows(level, work, SCHEMA), *counts, *sums)
         if n_tables:
             tables += map(table_of, listed.filter(f"kind = '{TABLE}'").limit(_TABLES).collect())
         some = listed.filter(listed_kinds) if n_folders or n_tables else listed
@@ -91,8 +107,7 @@ def list_by_size(
         totals = [joined(a, b) for joined, a, b in zip(sums.values(), totals, these, strict=True)]
         if not n_folders:
             break
-        level = listed.filter(f"kind = '{FOLDER}'").repartition(min(n_folders, width(spark)))
-        work = functools.partial(_list_folders, where=where, tidy=tidy)
+        level, names = listed.filter(f"kind = '{FOLDER}'").repartition(min(n_folders, width(spark))), []
     if len(paths) > 1:  # they may share files; one file must not be two tasks' work
         found, *totals = computed(found.repartition(width(spark), "path").dropDuplicates(["path"]), *sums)
     files, size, its_mark, *large = totals
@@ -102,28 +117,16 @@ def list_by_size(
     )
 
 
-@dataclass(frozen=True)
-class FewFiles:
-    """Files, and names that could not be listed, that the driver has seen by itself; rows as those of a Listing."""
-
-    rows: list[dict[str, Any]]
-    tables: tuple[Table, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Bytes of them all."""
-        return sum(row["size"] for row in self.rows)
-
-
-def list_few(spark: Any, paths: Sequence[str], where: Storages, largest: int, tidy: bool = False) -> FewFiles | None:
+def list_few(spark: Any, paths: Sequence[str], where: Storages, largest: int, tidy: bool = False) -> Listing | None:
     """List files on the driver, where that is this machine and they are few: no job is needed to find them.
 
     largest  all are smaller than so many bytes
-    Returns None where tasks had better list: other machines, other storages, many files or folders.
+    Returns a Listing whose rows are a list; None where tasks had better list: other machines, other storages, many
+    files or folders.
     """
     if not in_one_process(spark) or any(where.split(path)[0] != "file" for path in paths):
         return None
-    found: dict[str, Row] = {}  # names may share files; one file must not be two tasks' work
+    found: dict[str, Entry] = {}  # names may share files; one file must not be two tasks' work
     tables: list[Table] = []
     folders = 0
     pending: list[tuple[str, str | None]] = [(path, None) for path in paths]
@@ -132,21 +135,17 @@ def list_few(spark: Any, paths: Sequence[str], where: Storages, largest: int, ti
         folders += 1
         if folders > _FEW_FOLDERS or _crowded(name, where):
             return None
-        try:
-            rows = list(list_named(name, where, tidy) if root is None else list_folder(name, root, where, tidy))
-        except ParquetBloomError as error:
-            rows = [(name, root or "", 0, FAILED, str(error))]
-        for row in rows:
-            if row[3] == TABLE:
-                tables.append(table_of(row))
-            elif row[3] == FOLDER:
-                pending.append((row[0], row[1]))
+        for entry in _listed_or_failed(name, root, where, tidy):
+            if entry.kind == TABLE:
+                tables.append(table_of(entry))
+            elif entry.kind == FOLDER:
+                pending.append((entry.path, entry.root))
             else:
-                found.setdefault(row[0], row)
-        if len(found) > _FEW or any(row[2] >= largest for row in rows):
-            return None
-    rows = [found[path] for path in sorted(found)]
-    return FewFiles([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], tuple(tables))
+                found.setdefault(entry.path, entry)
+            if len(found) > _FEW or entry.size >= largest:
+                return None
+    rows = [found[path]._asdict() for path in sorted(found)]
+    return Listing(rows, len(rows), sum(row["size"] for row in rows), tables=tuple(tables))
 
 
 def in_one_process(spark: Any) -> bool:
@@ -158,36 +157,41 @@ def in_one_process(spark: Any) -> bool:
 
 
 def _crowded(name: str, where: Storages) -> bool:
-    """Whether a folder, or that of a pattern, has more entries than are few; their sizes are not asked for."""
+    """Whether a folder, or that of a pattern, has more entries than are few."""
     path = where.open(name)[1].rstrip("/") or "/"
-    folder = os.path.dirname(path) if set(os.path.basename(path)) & GLOB and not os.path.isdir(path) else path
+    is_pattern = set(os.path.basename(path)) & GLOB and not os.path.isdir(path)
+    return crowded(os.path.dirname(path) if is_pattern else path, _FEW)
+
+
+def crowded(folder: str, limit: int) -> bool:
+    """Whether a local folder has more entries than that; their sizes are not read."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        return any(at >= _FEW for at, _ in enumerate(entries))
+        return any(at >= limit for at, _ in enumerate(entries))
     return False
 
 
 def find_tables(spark: Any, names: Sequence[str], where: Storages, tables: Tables) -> None:
-    """Look, on the driver, for tables that names are, or lie in: before any job. Raises as Tables.join.
+    """Find tables that names are, or lie in, on the driver and before any job. Raises as Tables.join.
 
     A client of Spark Connect may have no way to the storages, and other disks: there a task looks.
     """
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        look_around(names, where, tables)
+        tables_around(names, where, tables)
         return
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
+    def tables_of(rows: Iterator[Row]) -> Iterator[Row]:
+        for _ in rows:
             seen = Tables()
-            look_around(names, where, seen)
-            rows = [(table.folder, table.named, 0, table.relation, table.kind) for table in seen.found.values()]
-            yield _as_batch(rows)
+            tables_around(names, where, seen)
+            for table in seen.found.values():
+                yield Entry(table.folder, table.named, 0, table.relation, table.kind)._asdict()
 
-    rows = mapped(spark.range(0, 1, 1, 1), run, SCHEMA).collect()
-    tables.join(Table(kind, folder, named, relation) for folder, named, _, relation, kind in rows)
+    rows = mapped_rows(spark.range(0, 1, 1, 1), tables_of, SCHEMA).collect()
+    tables.join(Table(row.error, row.path, row.root, row.kind) for row in rows)
 
 
-def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
-    """Look for tables that names are, or lie in; where that cannot be told, the listing says what is wrong."""
+def tables_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
+    """Find tables that names are, or lie in; the listing reports errors."""
     named = []
     for name in (name.rstrip("/") or "/" for name in names):
         with contextlib.suppress(RequestError):
@@ -200,57 +204,42 @@ def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
 
 
 def not_listed(row: Any) -> StorageError:
-    """The error that a row of kind "failed" tells."""
+    """The error of a row of kind "failed"."""
     return StorageError(row["path"], row["error"].removeprefix(f"{row['path']}: "))
 
 
-def table_of(row: Sequence[Any]) -> Table:
-    """The table that a row of kind "table" tells."""
-    folder, root, *_, kind = row
-    return Table(kind, folder, root, "is" if folder == root else "holds")
+def table_of(entry: Any) -> Table:
+    """The table of an entry of kind "table"."""
+    return Table(entry.error, entry.path, entry.root, "is" if entry.path == entry.root else "holds")
 
 
-def _batches_of(rows: Work) -> Any:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pending: list[Row] = []
-        for row in rows(row for batch in batches for row in batch.to_pylist()):
-            pending.append(row)
-            if len(pending) == _BATCH:
-                yield _as_batch(pending)
-                pending = []
-        yield _as_batch(pending)
-
-    return run
-
-
-def _as_batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
-
-
-def _list_names(rows: Iterator[dict[str, Any]], names: Sequence[str], where: Storages, tidy: bool) -> Iterator[Row]:
+def _list_level(rows: Iterator[Row], names: Sequence[str], where: Storages, tidy: bool) -> Iterator[Row]:
+    """One level of the tree: of names by their numbers, of folders by their paths."""
     for row in rows:
-        name = names[row["id"]]
-        try:
-            yield from list_named(name, where, tidy)
-        except ParquetBloomError as error:
-            yield name, "", 0, FAILED, str(error)
+        name, root = (names[row["id"]], None) if names else (row["path"], row["root"])
+        for entry in _listed_or_failed(name, root, where, tidy):
+            yield entry._asdict()
 
 
-def _list_folders(rows: Iterator[dict[str, Any]], where: Storages, tidy: bool) -> Iterator[Row]:
-    for row in rows:
-        try:
-            yield from list_folder(row["path"], row["root"], where, tidy)
-        except ParquetBloomError as error:
-            yield row["path"], row["root"], 0, FAILED, str(error)
+def _listed_or_failed(name: str, root: str | None, where: Storages, tidy: bool) -> Iterable[Entry]:
+    try:
+        return list(entries_of(name, root, where, tidy))
+    except ParquetBloomError as error:
+        return [Entry(name, root or "", 0, FAILED, str(error))]
 
 
-def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
+def entries_of(name: str, root: str | None, where: Storages, tidy: bool = False) -> Iterator[Entry]:
+    """The entries of a folder; without a root, the meaning of a name. Raises StorageError."""
+    return list_named(name, where, tidy) if root is None else list_folder(name, root, where, tidy)
+
+
+def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Entry]:
     """One name that people gave: a file counts whatever its name, a folder is the root of what is in it."""
     bare = name.rstrip("/") or "/"
     last = posixpath.basename(bare)
     size = _size_of(bare, where)
     if size is not None and size >= 0:
-        yield bare, "", size, FILE, None
+        yield Entry(bare, "", size, FILE)
     elif size is not None:
         yield from list_folder(bare, bare, where, tidy)
     elif set(last) & GLOB:
@@ -259,7 +248,7 @@ def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
         raise StorageError(name, "no such file or folder")
 
 
-def _list_glob(name: str, where: Storages) -> Iterator[Row]:
+def _list_glob(name: str, where: Storages) -> Iterator[Entry]:
     from fnmatch import fnmatchcase
 
     folder, last = posixpath.split(name)
@@ -270,12 +259,12 @@ def _list_glob(name: str, where: Storages) -> Iterator[Row]:
         base = posixpath.basename(path)
         if fnmatchcase(base, last) and not (base.startswith((".", "_")) and last[0] not in "._"):
             some = True
-            yield path, folder, max(size, 0), FILE if size >= 0 else FOLDER, None
+            yield Entry(path, folder, max(size, 0), FILE if size >= 0 else FOLDER)
     if not some:
         raise StorageError(name, "no file fits this pattern")
 
 
-def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Row]:
+def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Entry]:
     """List a folder: rows of its files, of the folders below, and of a table that it is."""
     entries = list(_entries(folder, where))
     if tidy:
@@ -284,14 +273,14 @@ def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator
             entries = list(_entries(folder, where))
     below = [name for path, size in entries if size < 0 and (name := posixpath.basename(path)) in SIGNS]
     if below and (kind := table_in(where.data_file(folder), below)) is not None:
-        yield folder, root, 0, TABLE, kind
+        yield Entry(folder, root, 0, TABLE, kind)
     for path, size in entries:
         name = posixpath.basename(path)
         if size < 0:
             if not name.startswith((".", "_")):
-                yield path, root, 0, FOLDER, None
+                yield Entry(path, root, 0, FOLDER)
         elif is_data(name):
-            yield path, root, size, FILE, None
+            yield Entry(path, root, size, FILE)
 
 
 def _size_of(name: str, where: Storages) -> int | None:
@@ -315,6 +304,8 @@ def _entries(folder: str, where: Storages) -> Iterator[tuple[str, int]]:
 
 
 # --- after killed runs ----------------------------------------------------------------------------
+#
+# What a listing tidies up along the way, in place.
 
 
 def _tidy(folder: str, names: set[str], where: Storages) -> bool:
@@ -339,3 +330,157 @@ def _tidy(folder: str, names: set[str], where: Storages) -> bool:
                     raise storage_error(f"{folder}/{name}", error) from error
                 restored = True
     return restored
+
+
+# --- packing --------------------------------------------------------------------------------------
+#
+# Files -> tasks of about the same work: a bound for the bytes of a task, and one for its files.
+#
+# Up to 100,000 are sorted by size and dealt out. Of longer listings no task looks at all:
+#
+#    listing partition 0   [f f f][f f][f         bins, filled one after the other as files stream by
+#    listing partition 1   [f f f][f              the last bin of each partition may be nearly empty:
+#    tasks                 0 .. 2, and 3 = both of these together
+#
+# What the driver sees is a row of numbers for each partition of the listing, whatever the count of files.
+
+TASK_BYTES = 4 << 30  # of files whose columns are decoded
+TASK_FILES = 1000
+_AT_ONCE = 100_000  # files that one task may share out
+_OPENING = 8 << 20  # bytes that take as long as opening and committing a file: 12 ms, and 1.4 ms for a MiB
+_WORTH_A_TASK = 256 << 20  # starting one takes as long as 40 MiB
+_LISTED_FILES = 10_000  # that a partition of a listing is worth having for
+_BIN, _LISTED = "_bin", "_listed"
+Full = tuple[int, int, int, int]
+
+
+def packed(listed: Listing, spark: Any, task_bytes: int = TASK_BYTES, task_files: int = TASK_FILES) -> Any:
+    """Repartition a listing so that a partition is the files of one task; the same columns.
+
+    task_bytes  a task gets files of about so many bytes at most, or one file alone
+    task_files  and about so many files, those of no size too
+
+    Small work is spread over the processors. AQE leaves the tasks as they are.
+    """
+    if task_bytes < 1 or task_files < 1:
+        raise RequestError("a task needs room for at least one byte and one file")
+    if listed.files <= _AT_ONCE:
+        return _shared_out(listed.rows, _task_count(listed, parallelism(spark), task_bytes, task_files))
+    return _in_bins(listed, spark, task_bytes, task_files)
+
+
+def dealt(few: Listing, processors: int, task_bytes: int) -> list[list[Row]]:
+    """The same of rows that the driver has: of each task its own."""
+    n = _task_count(few, processors, task_bytes, TASK_FILES)
+    tasks: list[list[Row]] = [[] for _ in range(n)]
+    for i, row in enumerate(sorted(few.rows, key=lambda row: (-row["size"], row["path"]))):
+        at = i % (2 * n)
+        tasks[min(at, 2 * n - 1 - at)].append(row)
+    return tasks
+
+
+def by_name(listed: Listing, spark: Any, task_files: int = 2 * TASK_FILES) -> Any:
+    """Repartition a listing for work that takes about the same time for each file; the same columns.
+
+    A file's task depends on its name alone. Should Spark lose its copy of a listing with an executor, and
+    list again while sizes change, no file is left out: what prunes files must not.
+    """
+    n = _task_count(replace(listed, size=0), parallelism(spark), 1, task_files)
+    return listed.rows.repartition(n, "path")
+
+
+def _task_count(listed: Listing, processors: int, task_bytes: int, task_files: int) -> int:
+    """Tasks within both bounds; some for each processor, if there is work for them."""
+    worthwhile = min(4 * processors, (listed.size + listed.files * _OPENING) // _WORTH_A_TASK)
+    n = max(-(-listed.size // task_bytes), -(-listed.files // task_files), worthwhile, 1)
+    return max(1, min(-(-n // processors) * processors, listed.files))
+
+
+def _shared_out(frame: Any, n_tasks: int) -> Any:
+    """Files by their sizes, dealt to tasks 0 .. n-1, n-1 .. 0, 0 .. and so on.
+
+    Tasks differ by at most one file, and by at most the bytes of the largest. All of it is a stage of
+    the job that follows, in Spark itself.
+    """
+    ordered = frame.coalesce(1).sortWithinPartitions(["size", "path"], ascending=[False, True])
+    at = f"monotonically_increasing_id() % {2 * n_tasks}"  # 0, 1, ... in the one partition
+    dealt = ordered.selectExpr("*", f"cast(least({at}, {2 * n_tasks - 1} - {at}) as int) _task")
+    return dealt.repartitionById(n_tasks, "_task").drop("_task")
+
+
+def _in_bins(listed: Listing, spark: Any, task_bytes: int, task_files: int) -> Any:
+    """Its rows with their tasks stay in Spark's cache."""
+    from pyspark.sql import functions as sf
+
+    frame = gathered(listed)
+    names = frame.columns
+    tasks = width(spark)
+    task_bytes = max(1, min(task_bytes, -(-listed.size // tasks)))
+    task_files = max(1, min(task_files, -(-listed.files // tasks)))
+
+    binned = frame.withColumn(_LISTED, sf.spark_partition_id())
+    kind = binned.withColumn(_BIN, sf.lit(0).cast("bigint")).schema
+    binned = kept(mapped(binned, _binning(task_bytes, task_files), kind))
+    # Of each partition: how many bins, and what the last one holds.
+    last = sf.struct(_BIN, "bytes", "files")
+    rows = (
+        binned.groupBy(_LISTED, _BIN)
+        .agg(sf.sum("size").alias("bytes"), sf.count(sf.lit(1)).alias("files"))
+        .groupBy(_LISTED)
+        .agg(sf.max(last).alias("last"))
+        .orderBy(_LISTED)
+        .collect()
+    )
+    known = [(int(r[0]), int(r[1][0]), int(r[1][1] or 0), int(r[1][2])) for r in rows]
+    starts, n = numbered(known, task_bytes, task_files)
+    if not starts:
+        return frame
+    plan = frame_of(spark, starts, f"{_LISTED} int, _full bigint, _start bigint, _rest bigint")
+    task = sf.when(sf.col(_BIN) < sf.col("_full"), sf.col("_start") + sf.col(_BIN)).otherwise(sf.col("_rest"))
+    placed = binned.join(sf.broadcast(plan), _LISTED, "left").withColumn("_task", task.cast("int"))
+    return placed.repartitionById(n, "_task").select(*names)
+
+
+def gathered(listed: Listing) -> Any:
+    """Its rows without many partitions of next to nothing, each of which would start a Python process."""
+    return listed.rows.coalesce(max(1, listed.files // _LISTED_FILES))
+
+
+def numbered(parts: Iterable[Full], task_bytes: int, task_files: int) -> tuple[list[Full], int]:
+    """Number the tasks without gaps.
+
+    parts    (partition, its full bins, bytes and files of its last bin)
+    returns  (partition, its full bins, task of its first bin, task of its last bin), and how many tasks
+    """
+    rest: list[tuple[int, int]] = []  # bytes and files of tasks made of last bins
+    placed = []
+    start = 0
+    for part, full, size, files in parts:
+        # The open task with the least in it is the last one or none: as with files, none is looked at twice.
+        if not rest or rest[-1][0] + size > task_bytes or rest[-1][1] + files > task_files:
+            rest.append((0, 0))
+        rest[-1] = (rest[-1][0] + size, rest[-1][1] + files)
+        placed.append((part, full, start, len(rest) - 1))
+        start += full
+    return [(part, full, first, start + last) for part, full, first, last in placed], start + len(rest)
+
+
+def _binning(task_bytes: int, task_files: int) -> Any:
+    """Give every file of a partition its bin, in the order in which they come (next-fit)."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        at, held, files = 0, 0, 0
+        for batch in batches:
+            bins = []
+            for size in batch.column(batch.schema.get_field_index("size")).to_pylist():
+                size = max(size or 0, 0)
+                if files and (held + size > task_bytes or files == task_files):
+                    at, held, files = at + 1, 0, 0
+                held += size
+                files += 1
+                bins.append(at)
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(bins, pa.int64())], names=[*batch.schema.names, _BIN]
+            )
+
+    return run

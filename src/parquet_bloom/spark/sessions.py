@@ -1,4 +1,4 @@
-"""A SparkSession, the Python of its workers, and this package as a zip for them."""
+"""A SparkSession: the Python of its workers, how it starts, how far its jobs are, this package as a zip for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -134,6 +134,8 @@ def adopt_python() -> None:
 
 
 # --- sessions -------------------------------------------------------------------------------------
+#
+# The active session, or one that is started here, on a Java that Spark runs on.
 
 LEAST_JAVA = 17
 _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set JAVA_HOME"
@@ -160,10 +162,10 @@ def session(
             raise RequestError(
                 parameter("py_files") + f" {name}: no such file; parquet-bloom spark package OUT.zip makes one"
             )
-    given = _given(sql)
-    if given is not None:
-        _send(given, py_files)
-        yield given
+    active = _active_session(sql)
+    if active is not None:
+        _send(active, py_files)
+        yield active
         return
     started = _start(sql, master, settings or {})
     try:
@@ -176,7 +178,7 @@ def session(
     started.stop()
 
 
-def _given(sql: Any) -> Any:
+def _active_session(sql: Any) -> Any:
     """The session that others started, if there is one; also one of another thread."""
     active = sql.SparkSession.getActiveSession()
     if active is None:
@@ -249,9 +251,6 @@ def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
     return started
 
 
-# --- Java -----------------------------------------------------------------------------------------
-
-
 def _check_master(master: str | None) -> None:
     """Spark says in 12 lines what it takes for a master."""
     if master is not None and not master.startswith(("local", "spark://", "yarn", "k8s://")):
@@ -274,6 +273,112 @@ def check_java() -> None:
     found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is not None and int(found[1]) < LEAST_JAVA:
         raise RequestError(f"Spark needs Java {LEAST_JAVA} or later, and {java} is Java {found[1]}: {_HOW}")
+
+
+# --- progress -------------------------------------------------------------------------------------
+#
+# How far the jobs of a session are, as the driver knows it; the command shows it (`cli.progress`).
+#
+# Spark's status tracker says how many tasks of the stages that run are done. Where filters are added, executors also
+# add the files and bytes they have finished to two accumulators, which Spark brings along when a task ends.
+# A task that is repeated counts twice, so these may run ahead a little; they decide nothing.
+
+Tasks = Callable[[], tuple[int, int, int]]  # done, of how many, running; of the stages that run
+State = Callable[[], tuple[str, float | None]]  # in words, and the share that is done, 0 to 1; None: nobody knows
+
+
+class JobProgress:
+    """Counts for one job. The executors' copies only add.
+
+    report  the rows of the report, where the driver has them; None: they are Spark's
+    """
+
+    report: Sequence[Mapping[str, Any]] | None = None
+
+    def __init__(self, spark: Any) -> None:
+        context = spark.sparkContext
+        self._files = context.accumulator(0)
+        self._bytes = context.accumulator(0)
+        self.files = self.bytes = 0
+
+    def expect(self, files: int, size: int) -> None:
+        """On the driver, once the listing is known."""
+        self.files, self.bytes = files, size
+
+    def add(self, size: int) -> None:
+        """On an executor: a file of so many bytes is finished."""
+        self._files.add(1)
+        self._bytes.add(size)
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """On the driver: files and bytes."""
+        return self._files.value, self._bytes.value
+
+
+@contextlib.contextmanager
+def counted(spark: Any) -> Iterator[tuple[JobProgress | None, State]]:
+    """The counters of add_filters, and a function that says how far the jobs of a session are.
+
+    The counts are None on Spark Connect, whose server tells tasks alone. The function may be called from any thread.
+    """
+    job = None
+    with _tasks_of(spark) as tasks:
+        with contextlib.suppress(Exception):  # Spark Connect
+            job = JobProgress(spark)
+        yield job, lambda: _state(job, tasks)
+
+
+def _state(job: JobProgress | None, tasks: Tasks) -> tuple[str, float | None]:
+    try:
+        done, total, running = tasks()
+    except Exception:  # the JVM is gone: the job's own error says what is wrong
+        return "", None
+    words = []
+    share = done / total if total else None
+    if job is not None and job.files:
+        words.append(f"{job.done[0]:,} of {job.files:,} files")
+        share = min(1.0, job.done[1] / job.bytes) if job.bytes else None  # files differ in size
+    if total:
+        # A cluster without a free executor lets a job wait for ever, and says so in a log that nobody sees.
+        waiting = ", waiting for free executors" if not running and done < total else ""
+        words.append(f"{done:,} of {total:,} tasks{waiting}")
+    return ", ".join(words) or "preparing the next job", share
+
+
+@contextlib.contextmanager
+def _tasks_of(spark: Any) -> Iterator[Tasks]:
+    """A function that counts tasks, by the session's status tracker or the server's word."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except Exception:  # Spark Connect
+        with _tasks_by_server(spark) as tasks_of_server:
+            yield tasks_of_server
+        return
+
+    def tasks() -> tuple[int, int, int]:
+        infos = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
+        counts = ((info.numCompletedTasks, info.numTasks, info.numActiveTasks) for info in infos)
+        done, total, running = map(sum, zip((0, 0, 0), *counts, strict=True))
+        return done, total, running
+
+    yield tasks
+
+
+@contextlib.contextmanager
+def _tasks_by_server(spark: Any) -> Iterator[Tasks]:
+    latest = [(0, 0, 0)]
+
+    def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        running = [] if done else [stage for stage in stages or () if not stage.done]
+        done_of = sum(stage.num_completed_tasks for stage in running), sum(stage.num_tasks for stage in running)
+        latest[0] = *done_of, inflight_tasks
+
+    spark.registerProgressHandler(handle)
+    try:
+        yield lambda: latest[0]
+    finally:
+        spark.removeProgressHandler(handle)
 
 
 # --- archive --------------------------------------------------------------------------------------

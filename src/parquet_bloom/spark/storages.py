@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -130,23 +130,15 @@ def path_text(path: PathLike, name: str) -> str:
 
 
 def storages(spark: Any, paths: Sequence[str], output: str | None = None) -> Storages:
-    """What executors need to open these names, from the settings of a session. Raises RequestError."""
-    names = [*paths, *([output] if output is not None else [])]
-    default = _setting(spark, "fs.defaultFS") or "file:///"
-    plain = Storages(default=default)
-    schemes = {plain.split(name)[0] for name in names}
-    settings: dict[str, str] = {}
-    for prefix in sorted({_PREFIXES[scheme] for scheme in schemes if scheme in _PREFIXES}):
-        settings.update(_with_prefix(spark, prefix))
-    return Storages(settings, default)
+    """The storages of these names, with the settings of a session. Raises RequestError."""
+    plain = Storages(default=_setting(spark, "fs.defaultFS") or "file:///")
+    schemes = {plain.split(name)[0] for name in (*paths, *([] if output is None else [output]))}
+    return replace(plain, settings=_settings(spark, {_PREFIXES[scheme] for scheme in schemes & _PREFIXES.keys()}))
 
 
-def every_setting(spark: Any) -> tuple[dict[str, str], str]:
-    """The session's settings of all storages that this module can open, and its default file system."""
-    settings: dict[str, str] = {}
-    for prefix in sorted(set(_PREFIXES.values())):
-        settings.update(_with_prefix(spark, prefix))
-    return settings, _setting(spark, "fs.defaultFS") or "file:///"
+def every_storage(spark: Any) -> Storages:
+    """The same for all names that this module can open."""
+    return Storages(_settings(spark, set(_PREFIXES.values())), _setting(spark, "fs.defaultFS") or "file:///")
 
 
 def _hadoop(spark: Any) -> Any:
@@ -163,15 +155,22 @@ def _setting(spark: Any, name: str) -> str | None:
     return str(value) if value is not None else None
 
 
-def _with_prefix(spark: Any, prefix: str) -> dict[str, str]:
+def _settings(spark: Any, prefixes: Iterable[str]) -> dict[str, str]:
+    """Hadoop's settings whose names begin so."""
     hadoop = _hadoop(spark)
-    if hadoop is not None:
-        return {prefix + str(k): str(v) for k, v in dict(hadoop.getPropsWithPrefix(prefix)).items()}
-    start = f"spark.hadoop.{prefix}"
-    return {k.removeprefix("spark.hadoop."): v for k, v in dict(spark.conf.getAll).items() if k.startswith(start)}
+    settings: dict[str, str] = {}
+    for prefix in sorted(prefixes):
+        if hadoop is not None:
+            settings |= {prefix + str(k): str(v) for k, v in dict(hadoop.getPropsWithPrefix(prefix)).items()}
+        else:
+            known, start = dict(spark.conf.getAll).items(), f"spark.hadoop.{prefix}"
+            settings |= {k.removeprefix("spark.hadoop."): v for k, v in known if k.startswith(start)}
+    return settings
 
 
 # --- pyarrow's file systems -----------------------------------------------------------------------
+#
+# Made by executors, from the settings that the driver sends; one for all files of a process that share these.
 
 
 @lru_cache(64)

@@ -1,4 +1,4 @@
-"""What executors do with a file, or with a part of one, to add filters. No Spark here: rows in, rows out.
+"""The work of executors on a file, or a part of one, to add filters. No Spark here: rows in, rows out.
 
     small file   add                       -> its row of the report
     large file   cut: header row and units -> build: a row a filter -> assemble: its row of the report
@@ -55,7 +55,7 @@ _ABREAST = 2  # small files of a task: one is decoded while the other waits for 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of every file; made on the driver, sent to the executors.
+    """The request for every file; made on the driver, sent to the executors.
 
     output   a folder that takes the new versions; None: in place
     """
@@ -69,7 +69,7 @@ class Job:
         return self.storages.data_file(row["path"], row["root"])
 
     def target(self, data_file: DataFile) -> Location:
-        """Where the new version of a file goes."""
+        """The place of a file's new version."""
         if self.output is None:
             return data_file
         name = f"{self.output.rstrip('/')}/{data_file.relative}"
@@ -86,12 +86,14 @@ class Job:
 
 
 # --- a file's row of the report -------------------------------------------------------------------
+#
+# Small files, whole: a row each, also of those that fail.
 
 
 def report_row(
     found_as: str, target: str, status: str, report: AddedFile | None, seconds: float, error: str | None = None
 ) -> Row:
-    """One file's row, the same for all ways to it."""
+    """One file's row, for each kind of its work."""
     filters = report.filters if report is not None else []
     row = {
         "path": found_as,
@@ -115,6 +117,14 @@ def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, targ
     if not isinstance(error, FileError | str):  # a column that this file lacks, or something nobody expected
         text = f"{path}: {text}"
     return report_row(path, target or path, FAILED, None, seconds, " ".join(text.split("\n")))
+
+
+def counted(rows: Iterator[Row], work: Callable[[Iterator[Row]], Iterator[Row]], progress: Any) -> Iterator[Row]:
+    """Rows of the report, as `work` gives them; `progress` (of spark.sessions, or None) counts their files."""
+    for row in work(rows):
+        if progress is not None:
+            progress.add(row["bytes_before"] or 0)
+        yield row
 
 
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
@@ -170,7 +180,7 @@ def _once(
 
 
 def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile | None:
-    """The report of an output that an earlier run finished; None if it lacks filters that are asked for now.
+    """The report of an output that an earlier run finished; None if it lacks filters of this request.
 
     Raises StorageError for a file that is something else.
     """
@@ -184,6 +194,8 @@ def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile |
 
 
 # --- large files ----------------------------------------------------------------------------------
+#
+# Cut into units, whose filters many tasks build, and put together by one.
 
 HEADER = -1  # the place of a file's header row before its units
 
@@ -245,7 +257,7 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 
 
 def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter, Row]]:
-    """Filters, each with what tells the bytes it is of: version_token, or else chunk_crc."""
+    """Filters, each with an identity of its bytes: version_token, or else chunk_crc."""
     request = run.request
     with OpenFile(job.data_file(row), pin=True) as source:
         if _layout(source) != row["crc"]:
@@ -255,7 +267,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
         token = source.lasting_token(wait=True)
-        told = None if token is None else json.dumps(token, sort_keys=True)
+        token_text = None if token is None else json.dumps(token, sort_keys=True)
 
         def work(key: ChunkKey) -> tuple[ChunkKey, BuiltFilter, Row]:
             before = chunk_crc(source, footer, footer.leaves[key[1]], key[0]) if token is None else None
@@ -264,7 +276,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
                 source.check_unchanged()
             elif chunk_crc(source, footer, footer.leaves[key[1]], key[0]) != before:
                 raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
-            return key, built, {"version_token": told, "chunk_crc": before}
+            return key, built, {"version_token": token_text, "chunk_crc": before}
 
         try:
             yield from run.workers.in_order(work, keys)
@@ -298,10 +310,10 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         for _, group in groupby(rows, key=lambda row: row["path"]):
             own = iter(group)
             header = next(own)
-            yield _add(header, job, run, _given(header, own), header["chosen"])
+            yield _add(header, job, run, _received(header, own), header["chosen"])
 
 
-def _given(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
+def _received(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
     def built(source: OpenFile, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
         if header["place"] != HEADER or _layout(source) != header["crc"]:
             raise ConflictError(source.path, CHANGED)

@@ -23,12 +23,11 @@ from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.source.source import CallSource
-from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches, width
+from parquet_bloom.spark.frames import Row, computed, frame_of, mapped_rows, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
-from parquet_bloom.spark.named_tables import bare, sendable, spark_source
-from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
+from parquet_bloom.spark.storages import path_text, paths_of, storages
+from parquet_bloom.spark.work import files_work, sendable, sent_file, source_on_spark
 from parquet_bloom.storage.table_folders import read_guard
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
@@ -36,8 +35,25 @@ from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_da
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary, identity string"
-_BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
+_PIECE = pa.schema(
+    [
+        ("fragment", pa.int64()),
+        ("place", pa.int64()),
+        ("column", pa.int32()),
+        ("data", pa.binary()),
+        ("nulls", pa.binary()),
+        ("identity", pa.string()),
+    ]
+)
+_BUILT = pa.schema(
+    [
+        ("path", pa.string()),
+        ("column", pa.string()),
+        ("type", pa.string()),
+        ("zones", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
 
 
 @explained
@@ -70,78 +86,71 @@ def build_zone_index(
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    source = spark_source(paths, options)
+    source = source_on_spark(paths, options)
     output = path_text(output, "output")
-    where = storages(spark, [] if source.table_name is not None else paths, output)
+    where = storages(spark, [], output)
     output = where.absolute(output)
-    if source.table_name is None:
-        data = _listed(spark, where, paths, columns, source.raw_files)
-    else:
-        data = _live(source, columns)
+    data = _sendable(open_data(_found(spark, source), columns), source)
     store, folder = where.open(output)
     if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
     rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
     work = frame_of(spark, rows, "fragment bigint, pickled binary")
     work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
-    pieces = mapped(work, functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
+    pieces = mapped_rows(work, functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
     write = functools.partial(_join, data=data, parameters=parameters, output=folder, overwrite=overwrite, sync=sync)
     with small_batches(spark):
-        return computed(mapped(joined, write, _BUILT))[0]
+        return computed(mapped_rows(joined, write, _BUILT))[0]
 
 
-def _listed(spark: Any, where: Storages, paths: Sequence[str], columns: Sequence[str], raw_files: bool) -> Data:
-    """Files of folders."""
-    paths = [where.absolute(path) for path in paths]
-    listed = dataset(spark, paths, read_guard(raw_files)).listed.rows.orderBy("path").collect()
+def _found(spark: Any, source: CallSource) -> CallSource:
+    """The files of an index, on the driver; tasks list them."""
+    if source.table_name is not None:
+        return source
+    work = files_work(spark, source.paths, read_guard(source.raw_files))
+    listed = work.listed.rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)
-    return open_data(CallSource([where.data_file(row["path"], row["root"]) for row in listed]), columns)
+    return CallSource([work.where.data_file(row["path"], row["root"]) for row in listed])
 
 
-def _live(source: CallSource, columns: Sequence[str]) -> Data:
-    """The live files of a table, as executors can reach them."""
-    data = open_data(source, columns)
+def _sendable(data: Data, source: CallSource) -> Data:
+    """The same, as executors can reach it."""
     fragments = []
     for fragment in data.fragments:
         assert isinstance(fragment, ParquetFragment)
-        assert isinstance(fragment.data_file, TableFile)
-        fragments.append(replace(fragment, data_file=bare(fragment.data_file, ANY).file))
-    return replace(data, fragments=[pickle.loads(sendable(one, source.paths[0])) for one in fragments])
+        if isinstance(file := fragment.data_file, TableFile):
+            fragment = pickle.loads(sendable(replace(fragment, data_file=sent_file(file, ANY).file), source.paths[0]))
+        fragments.append(fragment)
+    return replace(data, fragments=fragments)
 
 
-def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            for place, piece in enumerate(zone_batches_of(pickle.loads(row["pickled"]), columns, parameters)):
-                out = pa.BufferOutputStream()
-                with pa.ipc.new_stream(out, piece.zones.schema) as writer:
-                    writer.write_batch(piece.zones)
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([piece.fragment], pa.int64()),
-                        pa.array([place], pa.int64()),
-                        pa.array([piece.column], pa.int32()),
-                        pa.array([out.getvalue().to_pybytes()], pa.binary()),
-                        pa.array([piece.nulls], pa.binary()),
-                        pa.array([None if piece.identity is None else json.dumps(piece.identity)], pa.string()),
-                    ],
-                    names=["fragment", "place", "column", "zones", "nulls", "identity"],
-                )
+def _make(rows: Iterator[Row], columns: Any, parameters: form.Parameters) -> Iterator[Row]:
+    for row in rows:
+        for place, piece in enumerate(zone_batches_of(pickle.loads(row["pickled"]), columns, parameters)):
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, piece.zones.schema) as writer:
+                writer.write_batch(piece.zones)
+            yield {
+                "fragment": piece.fragment,
+                "place": place,
+                "column": piece.column,
+                "data": out.getvalue().to_pybytes(),
+                "nulls": piece.nulls,
+                "identity": None if piece.identity is None else json.dumps(piece.identity),
+            }
 
 
 def _join(
-    batches: Iterator[pa.RecordBatch], data: Data, parameters: form.Parameters, output: str, overwrite: bool, sync: bool
-) -> Iterator[pa.RecordBatch]:
+    rows: Iterator[Row], data: Data, parameters: form.Parameters, output: str, overwrite: bool, sync: bool
+) -> Iterator[Row]:
     def pieces() -> Iterator[ZoneBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                identity = None if row["identity"] is None else json.loads(row["identity"])
-                for zones in pa.ipc.open_stream(row["zones"]):
-                    yield ZoneBatch(row["column"], row["fragment"], zones, row["nulls"], identity)
+        for row in rows:
+            identity = None if row["identity"] is None else json.loads(row["identity"])
+            for zones in pa.ipc.open_stream(row["data"]):
+                yield ZoneBatch(row["column"], row["fragment"], zones, row["nulls"], identity)
 
-    built = write_indexes(data, parameters, pieces(), output, overwrite, sync)
-    names = ["path", "column", "type", "zones", "bytes"]
-    yield pa.RecordBatch.from_pylist([{name: getattr(one, name) for name in names} for one in built])
+    for one in write_indexes(data, parameters, pieces(), output, overwrite, sync):
+        yield {name: getattr(one, name) for name in _BUILT.names}

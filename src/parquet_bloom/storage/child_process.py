@@ -110,7 +110,7 @@ class ChildProcess:
 
     @staticmethod
     def _read(process: subprocess.Popen[bytes], until: float | None) -> bytes:
-        """What the process wrote. Raises TimeoutError, EOFError."""
+        """Read a line of the process. Raises TimeoutError, EOFError."""
         assert process.stdout is not None
         if until is not None:
             with selectors.DefaultSelector() as selector:

@@ -63,7 +63,7 @@ def names_of(kind: Any) -> list[str]:
 
 
 def line_of(value: Any, *first: str) -> str:
-    """What comes first, then the fields of a value that are not empty, in one line; of long lists how many."""
+    """One line: the first words, then the fields of a value that are not empty; the length of long lists."""
     parts = list(first)
     for name in names_of(value):
         one = getattr(value, name)
@@ -79,7 +79,7 @@ def line_of(value: Any, *first: str) -> str:
 
 
 class Brief:
-    """A dataclass whose repr is one line; its own decorator is given repr=False."""
+    """A dataclass whose repr is one line; its own decorator has repr=False."""
 
     __slots__ = ()
 

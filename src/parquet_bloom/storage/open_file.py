@@ -112,7 +112,7 @@ class ReadAhead:
         return self._at
 
     def read(self, length: int = -1) -> bytes:
-        """Read so many bytes, or all that are left; fewer at the end of the file."""
+        """Read so many bytes, or all that remain; fewer at the end of the file."""
         left = self._size - self._at
         length = max(0, left if length < 0 else min(length, left))
         inside = self._start <= self._at and self._at + length <= self._stop
@@ -295,7 +295,7 @@ class OpenFile:
         """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise DamagedFileError(self.path, f"bytes {offset} to {offset + length} lie outside its {self.size}")
-        held = self._from_held(offset, length)
+        held = self._from_memory(offset, length)
         if held is not None:
             return held
         with self._counting:
@@ -308,13 +308,13 @@ class OpenFile:
         return data
 
     def count(self, requests: int, bytes_read: int) -> None:
-        """Count what was read of this file by other ways than `read`."""
+        """Count bytes of this file that were read without `read`."""
         with self._counting:
             self.requests += requests
             self.bytes_read += bytes_read
 
     def _fetch(self, offset: int, length: int) -> bytes:
-        """Ask the storage; fewer bytes only where the file ends."""
+        """Read from the storage; fewer bytes only where the file ends."""
         try:
             return self._file.read(offset, length) if length else b""
         except ParquetBloomError:  # a file that is made of others
@@ -359,7 +359,7 @@ class OpenFile:
         whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
         self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
 
-    def _from_held(self, offset: int, length: int) -> bytes | None:
+    def _from_memory(self, offset: int, length: int) -> bytes | None:
         for held in (self._tail, self._held):
             at = bisect_right(held, offset, key=lambda block: block[0]) - 1
             if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):

@@ -1,4 +1,4 @@
-"""What is asked of the operating system: copying and cloning inside it, free space, the umask."""
+"""Calls of the operating system: copying and cloning inside it, free space, the umask."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def require_space(target: object, needed: int, fd: int | None = None) -> None:
 
 
 def mount_of(fd: int) -> int | None:
-    """The number of the mount through which a file is open; None where the system does not tell."""
+    """The number of the mount through which a file is open; None where the system has none."""
     with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{fd}", "rb") as about:  # since Linux 3.15
         for line in about:
             if line.startswith(b"mnt_id:"):
@@ -88,7 +88,7 @@ def mount_of(fd: int) -> int | None:
 
 
 def file_system_of(fd: int) -> str | None:
-    """The type of the file system through which a file is open, as mount(8) names it; None where nothing tells."""
+    """The type of the file system through which a file is open, as mount(8) names it; None where it is unknown."""
     mount = mount_of(fd)
     if mount is None:
         return None

@@ -66,7 +66,7 @@ class DataFile(Location):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FailedFile(Brief):
-    """A file that could not be worked on."""
+    """A file that could not be processed."""
 
     path: str
     error: ParquetBloomError
@@ -228,7 +228,7 @@ class _Search:
         return files
 
     def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[DataFile]:
-        """kind  what `kinds` said, if it was asked."""
+        """kind  the answer of `kinds`, if there is one."""
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
@@ -288,7 +288,7 @@ def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:
 
 
 def _root(path: str, files: Sequence[DataFile]) -> str:
-    """The absolute folder that a path names, or below which a pattern looks; "" for a pattern of this folder."""
+    """The absolute folder that a path names, or the one above a pattern; "" for a pattern of this folder."""
     root = files[0].path.removesuffix(files[0].relative) if files else path
     return os.path.abspath(root) if root else ""
 
@@ -309,7 +309,7 @@ _REPLACE = parameter("in_place", True) + " to replace the source"
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where the new version of each file goes; the rest as in FileSet."""
+    """The place of each file's new version; the rest as in FileSet."""
 
     targets: dict[DataFile, Location]
     single: bool

@@ -54,7 +54,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class Meter:
-    """Counts the files of one call, in order, and tells a callback. Without a callback it does nothing."""
+    """Counts the files of one call, in order, for a callback. Without a callback it does nothing."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Meter:
 
 
 class RowMeter:
-    """Counts the rows of row groups that are read one after the other, and tells a callback bytes and files.
+    """Counts the rows of row groups that are read one after the other, and reports bytes and files to a callback.
 
     files  (path, rows, bytes) of what is to be read of each file, in order
     """

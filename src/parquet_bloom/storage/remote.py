@@ -69,7 +69,7 @@ class Handle(Protocol):
         """The version token: it changes when the file is replaced or written to."""
 
     def facts(self) -> Kept | None:
-        """The version token to compare a kept one with; None where it tells nothing of the bytes."""
+        """The version token to compare a kept one with; None where it does not depend on the bytes."""
 
     def lasting(self, wait: bool) -> Kept | None:
         """The version token to keep: one equal to it proves equal bytes (storage.version_token); None without any.
@@ -78,14 +78,14 @@ class Handle(Protocol):
         """
 
     def etag(self) -> str | None:
-        """What the store calls these very bytes, as it told when the file was opened; None where it did not."""
+        """The store's name of these very bytes, from its answer when the file was opened; None where it has none."""
 
     def close(self) -> None:
         """Let go of the file."""
 
 
 class Beginning:
-    """The first bytes of an open file, as a Handle; the file itself is closed by whoever opened it.
+    """The first bytes of an open file, as a Handle; its opener closes the file itself.
 
     read  of that file, which may count
     """
@@ -229,7 +229,7 @@ def arrow_filesystem(filesystem: Any) -> Any:
 
 
 def s3_options(filesystem: Any) -> dict[str, Any]:
-    """What a pyarrow S3FileSystem was made with, by the names of its parameters."""
+    """The arguments of a pyarrow S3FileSystem, by the names of its parameters."""
     options: dict[str, Any] = filesystem.__reduce__()[1][0]
     return options
 

@@ -1,4 +1,4 @@
-"""What is asked of a file system, by one set of methods, and this machine's answers; storage.stores has all others.
+"""The protocol of a file system, and this machine's; storage.stores has all others.
 
 It opens, looks, lists and names; writing is output.target's. `stores.store_of` chooses. Files of this machine are read
 with pread(2); storage.open_file says why not mapped.
@@ -69,7 +69,7 @@ class Store(ABC):
 
     @abstractmethod
     def names(self, at: Location) -> tuple[str, ...]:
-        """What a file or folder may be called, from any working folder; the first is what people call it."""
+        """The names of a file or folder, from any working folder; the first is for people."""
 
     @abstractmethod
     def folders(self, at: Location) -> list[Location]:
@@ -324,7 +324,7 @@ def open_journal(path: str, data: os.stat_result) -> int:
 
 
 def near_names(path: str) -> str:
-    """What lies where a path that is not there would lie, as the end of a message; empty where nothing is like it."""
+    """Names near a path that is not there, as the end of a message; "" where no name is near."""
     folder, name = os.path.split(path.rstrip("/"))
     try:
         with os.scandir(folder or ".") as entries:

@@ -1,4 +1,4 @@
-"""What people name, as a file system and a path on it: plain paths, URIs, a file system given.
+"""Names become a file system and a path on it: plain paths, URIs, paths on a file system of the caller's.
 
     s3://bucket/year=2026/a%20b.parquet?region=eu-north-1
     |    |      |                       options, as pyarrow.fs.FileSystem.from_uri has them
@@ -47,7 +47,7 @@ class RemoteStore(Store):
         return path
 
     def names(self, at: Location) -> tuple[str, ...]:
-        """What people call it."""
+        """Its name for people."""
         return (str(at).rstrip("/"),)
 
     def folders(self, at: Location) -> list[Location]:
@@ -67,7 +67,7 @@ class RemoteStore(Store):
         return open_remote(at, pin)
 
     def version(self, at: Location) -> object:
-        """What the store tells of the file when it is opened."""
+        """The version in the store's answer when the file is opened."""
         try:
             file = open_remote(at, pin=True)
         except Exception as error:
@@ -78,7 +78,7 @@ class RemoteStore(Store):
             file.close()
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
-        """Asked for all at once; one by one if that fails, so that each has an error of its own."""
+        """One request for all; one for each if that fails, so that each has an error of its own."""
         from pyarrow import fs
 
         try:
@@ -215,7 +215,7 @@ class Stores:
     """The file systems of one call: each is made once."""
 
     def __init__(self, filesystem: Any = None) -> None:
-        self.given = _given(filesystem)
+        self.given = _store_for(filesystem)
         self._made: dict[tuple[str, str, str], Store] = {}
 
     def locate(self, text: str) -> tuple[Store, str]:
@@ -232,7 +232,7 @@ class Stores:
         if uri[1].lower() == "file":
             raise RequestError(f"{shown}: a file: URI names no other machine, write file:///{uri[2]}{uri[3]}")
         if not self.given.is_local:
-            return self._on_given(text, uri)
+            return self._locate_on_store(text, uri)
         key = (uri[1].lower(), uri[2], uri[4] or "")
         if key not in self._made:
             self._made[key] = _from_uri(*key)
@@ -240,7 +240,7 @@ class Stores:
         rest = uri[3].lstrip("/")
         return store, store.base + (unquote(rest) if store.quoted else rest)
 
-    def _on_given(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
+    def _locate_on_store(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
         found = on_file_system(self.given, uri[1].lower(), uri[2], unquote(uri[3]), text)
         if found is None:
             raise RequestError(
@@ -276,7 +276,7 @@ def on_file_system(store: Store, scheme: str, authority: str, path: str, text: s
     return RemoteStore(filesystem, f"{bucket}/", shown, True), f"{bucket}/{path.lstrip('/')}"
 
 
-def _given(filesystem: Any) -> Store:
+def _store_for(filesystem: Any) -> Store:
     if filesystem is None:
         return LOCAL
     from pyarrow import fs

@@ -52,7 +52,7 @@ _DATA_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-sto
 
 
 def table_in(folder: Location, below: Sequence[str]) -> str | None:
-    """The kind of the table that a folder is, by the names of the folders in it; those of logs are looked into."""
+    """The kind of the table that a folder is, by the names of the folders in it and the files of logs."""
     contents = ((sign, names_in((folder, sign))) for sign in SIGNS if sign in below)
     kinds = (kind_of(folder, sign, names) for sign, names in contents if isinstance(names, list))
     return next(filter(None, kinds), None)
@@ -68,7 +68,7 @@ def names_in(one: tuple[Location, str]) -> list[str] | Exception:
 
 
 def kind_of(folder: Location, sign: str, names: Sequence[str]) -> str | None:
-    """What table a folder is, by a log's folder in it and what that holds. A name alone is no log."""
+    """The kind of the table that a folder is, by the names in a log's folder. A folder's name alone is no log."""
     if sign == "_delta_log":
         return "Delta" if any(map(_DELTA.fullmatch, names)) else None
     if sign == ".hoodie":
@@ -80,7 +80,7 @@ def kind_of(folder: Location, sign: str, names: Sequence[str]) -> str | None:
 
 
 def data_path(folder: Location) -> str | None:
-    """Where the data of an Iceberg table lie that are not in its folder; None if they are, or there is no table."""
+    """The folder of an Iceberg table's data outside of its own; None if they are inside, or there is no table."""
     names = names_in((folder, "metadata"))
     named = [name for name in names if ".metadata.json" in name] if isinstance(names, list) else []
     metadata = _metadata(folder, max(named, key=_version)) if named else None
@@ -188,7 +188,7 @@ class Table:
 
 
 class Tables:
-    """The tables that the files of a call have to do with. Each folder is looked at once.
+    """The tables that contain files of a call, or lie below its folders. Each folder is read once.
 
     found    folder -> its table
     refuses  who looks wants to read rows: `around` and `join`, which look last, raise TableFormatError for a
@@ -206,7 +206,7 @@ class Tables:
     # --- looks ------------------------------------------------------------------------------------
 
     def enclosing_table(self, at: Location) -> Table | None:
-        """The nearest table that a file lies in. Raises StorageError where that cannot be told."""
+        """The nearest table that a file lies in. Raises StorageError where that is unknown."""
         near = self._nearest(store_of(at).folders(at))
         if isinstance(near, Exception):
             forced = parameter("force", True) + " goes on"
@@ -215,7 +215,7 @@ class Tables:
         return None if near is None else Table(*near, str(at), "in")
 
     def check_paths(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
-        """Look at folders and at all above them. Those that may not be looked at are passed over.
+        """Search folders and all above them for tables. Folders that may not be read are skipped.
 
         named  (what was named, folders: it, or those it lies in)
         """
@@ -236,7 +236,7 @@ class Tables:
             self._refuse_reading()
 
     def parents_of(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
-        """What was named, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
+        """A name, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
         fits = set(at.path) & GLOB and not (at.is_local and os.path.lexists(at.path))
         if at.is_local and (fits or not os.path.islink(at.path)):
             inside = {os.path.dirname(os.path.abspath(one.path)) for one in (files if fits else [at])}
@@ -355,7 +355,7 @@ class Tables:
             raise TableFormatError(at, _sizes(table))
 
     def notes(self) -> list[str]:
-        """What those are told who look at filters only: of the tables, or else of what footers say."""
+        """Notes for functions that read filters only: on the tables, or else on tables that footers name."""
         if not self.found:
             return list(self._footers.values())
         table, text = self._first()
@@ -382,7 +382,7 @@ class Tables:
         return list(texts.values())
 
     def _first(self) -> tuple[Table, str]:
-        """The table that is told of, and how; the others are counted."""
+        """The table for a message, and its words; the others are counted."""
         tables = sorted(self.found.values(), key=lambda table: (table.relation == "holds", table.folder))
         if len(tables) == 1 or tables[0].relation != "holds":
             return tables[0], str(tables[0])
@@ -390,12 +390,12 @@ class Tables:
 
 
 def read_guard(raw_files: bool, how: str = RAW_FILES) -> Tables | None:
-    """What reading rows looks with; None where files are to be read as they are, as `how` says to ask for."""
+    """The check for reading rows; None where files are read as they are, by the option that `how` names."""
     return None if raw_files else Tables(refuses=how)
 
 
 def write_guard(copies: bool, raw_files: bool, force: bool) -> Tables | None:
-    """What writing looks with, before any work: copies of dead files are refused, of changes see `change`."""
+    """The check before writing: copies of dead files are refused, for changes see `change`."""
     return read_guard(raw_files or force) if copies else Tables()
 
 
@@ -412,7 +412,7 @@ def named_as_files(named: Sequence[Location]) -> str | None:
 
 
 def _fixed_part(at: Location) -> Location:
-    """A file or folder; of a pattern the folder below which it looks."""
+    """A file or folder; of a pattern the folder above it."""
     if at.is_local and os.path.lexists(at.path):
         return at
     path = at.path
@@ -430,7 +430,7 @@ def _reading_advice(table: Table) -> str:
 
 
 def without_data(folder: Location) -> str | None:
-    """What to say of a folder that has no Parquet file in it, if it is a table's."""
+    """The message on a folder without a Parquet file, if it is a table's."""
     kind = table_in(folder, SIGNS)
     if kind is None:
         return None

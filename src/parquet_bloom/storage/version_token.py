@@ -177,7 +177,7 @@ def _strong(etag: object) -> str | None:
 
 
 def _seconds(when: object) -> int | None:
-    """A time as a store tells it, in whole seconds, as some tell no finer."""
+    """A store's time in whole seconds, as some have no finer."""
     with suppress(ValueError, TypeError, OverflowError):
         if isinstance(when, str):
             if when[:1].isdigit():

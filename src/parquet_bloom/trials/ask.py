@@ -1,4 +1,4 @@
-"""Which engine uses filters on which type of column: what is known, or what files with lying filters show.
+"""Reports which engine uses filters on which type of column: by known facts, or by files with lying filters.
 
 for each kind of column     a control file, and the same file whose filters deny everything (trials.samples)
 for each engine installed   a process of its own (trials.process), in which each question is asked of both:
@@ -138,7 +138,7 @@ def engines(
     kinds: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> EnginesReport:
-    """Tell which engine uses filters on which type of column.
+    """Report which engine uses filters on which type of column.
 
     names     of engines: duckdb, datafusion, spark, clickhouse, polars, pyarrow, daft, fastparquet, parquet_bloom
               and, without test, those that are known from sources alone; None: all, with test all that are installed
@@ -159,7 +159,7 @@ def engines(
 
 
 def _hazards(report: EnginesReport, kinds: Sequence[str] | None) -> list[EngineHazard]:
-    """The hazards of the report's engines, and of the versions that were asked, over some kinds (None: all)."""
+    """The hazards of the report's engines, and of their versions, over some kinds (None: all)."""
     versions = {engine.name: engine.version for engine in report.engines}
     found = []
     for one in hazards():
@@ -249,7 +249,7 @@ def _tested(names: Sequence[str] | None, kinds: Sequence[str], progress: Callabl
 
 
 def _of_kind(process: EngineProcess, head: tuple[str, str, str], control: Path, denying: Path) -> list[EngineAnswer]:
-    """All questions over one kind. What ended the process once is not asked again over the same column."""
+    """All questions over one kind. A question that ended the process is not repeated over the same column."""
     answers = []
     for stored in STORED:
         lost = ""

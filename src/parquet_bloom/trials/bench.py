@@ -88,7 +88,7 @@ _GAIN = 1.1  # times as fast, at least: less may be chance
 
 @dataclass(slots=True, repr=False)
 class EngineGain(Result):
-    """One engine over both files; what it does not tell is None.
+    """One engine over both files; a figure that it lacks is None.
 
     seconds_before, seconds_after        median of the runs, planning and the footer included
     bytes_before, bytes_after            that its process asked the system for with read calls in one run, median
@@ -122,7 +122,7 @@ class EngineGain(Result):
 
     @property
     def gained(self) -> bool:
-        """Whether it was faster, and reads less as far as it tells: without that, faster is chance."""
+        """Whether it was faster, and reads less by its figures: without that, faster is chance."""
         if (self.times or 0) < _GAIN:
             return False
         if self.row_groups_after is not None and self.row_groups_before is not None:
@@ -134,7 +134,7 @@ class EngineGain(Result):
 
 @dataclass(slots=True, repr=False)
 class BenchReport(Result):
-    """What filters gain one query.
+    """The gain of filters for one query.
 
     made            the file that was made for it: "before" (filters removed) or "after" (filters added)
     columns         of the predicate that a filter can speak of, and that have filters in the file after
@@ -168,7 +168,7 @@ class BenchReport(Result):
 
     @property
     def sentence(self) -> str:
-        """What came of it: the engine that gains most, at what cost."""
+        """The result: the engine that gains most, and its cost."""
         if self.lost_rows:
             names = ", ".join(gain.title for gain in self.lost_rows)
             return f"With filters, {names} finds other rows than without: run verify before anybody uses this file."
@@ -310,6 +310,6 @@ def _measure(process: EngineProcess, where: str, files: dict[str, str], runs: in
 
 
 def _median(runs: Sequence[dict[str, Any]], what: str) -> float | None:
-    """Of all runs but the first, which warms up; None where one does not tell."""
+    """The median of all runs but the first, which warms up; None where one has no figure."""
     values = [each[what] for each in runs[1:]]
     return None if None in values else statistics.median(values)

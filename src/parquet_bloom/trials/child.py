@@ -22,7 +22,7 @@ _SHOWN = 200  # characters of what an engine says
 
 
 def answering(adapter: str) -> Callable[[Mapping[str, Any]], Answer]:
-    """What answers a question, by the module and class in trials.adapters; {"error": what the engine said} if not."""
+    """Answer a question by the module and class in trials.adapters; {"error": the engine's text} if that fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks us ends us
     module, _, name = adapter.partition(":")
     engine: Adapter | None = None
@@ -42,7 +42,7 @@ def answering(adapter: str) -> Callable[[Mapping[str, Any]], Answer]:
 
 
 def _error_text(error: BaseException) -> str:
-    """What went wrong, in one short line."""
+    """The error in one short line."""
     text = str(error) if isinstance(error, CannotAskError) else f"{type(error).__name__}: {first_line(error)}"
     return text[:_SHOWN]
 
@@ -69,7 +69,7 @@ def _run_query(engine: Adapter, path: str, where: str) -> dict[str, Any]:
 
 
 def bytes_read() -> int | None:
-    """Bytes that this process has asked the operating system for with read calls; None where nobody counts them."""
+    """Bytes that this process has read by calls of the operating system; None where it does not count them."""
     with contextlib.suppress(OSError), open("/proc/self/io") as file:
         return int(file.readline().split()[1])
     return None

@@ -1,4 +1,4 @@
-"""One engine in a process of its own: what crashes or hangs there is one answer less here, and the next is asked."""
+"""Runs one engine in a process of its own: a crash or hang costs one answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parquet_bloom.storage.child_process import ChildProcess
 
 
 class EngineError(Exception):
-    """What an engine said, or how its process ended, in one line; `lost` where it was the process."""
+    """An engine's error, or the end of its process, in one line; `lost` where it was the process."""
 
     def __init__(self, text: str, lost: bool = False) -> None:
         self.lost = lost
@@ -31,7 +31,7 @@ class EngineProcess:
         self._child.close()
 
     def ask(self, task: str, **arguments: Any) -> Any:
-        """What a task of trials.child gives. Raises EngineError; the process is another one after one that is lost."""
+        """The answer of a task of trials.child. Raises EngineError; a lost process is started anew."""
         try:
             answer, _ = self._child.ask({"task": task, **arguments}, self._engine.seconds)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Values of every kind of column, the same on every run, and those of them that engines are asked for.
+"""Values of every kind of column, the same on every run, and those of them that engines must find.
 
 A column has 200 distinct values, spread over the range of its type and in no order, each ten times. The values that
 are asked for lie between the least and the greatest, so that min and max exclude none of them.

@@ -146,7 +146,7 @@ class BuiltIndex(Result):
 
 @dataclass(slots=True, repr=False)
 class BuildReport(Result):
-    """What `build_index` did."""
+    """The report of `build_index`."""
 
     indexes: list[BuiltIndex] = field(default_factory=list)
     fragments: int = 0
@@ -159,7 +159,7 @@ class BuildReport(Result):
 
 
 def index_path(folder: PathLike, column: str) -> str:
-    """Where the index of a column lies below a folder."""
+    """The path of a column's index below a folder."""
     return os.path.join(os.fspath(folder), column.replace("/", "%2F"), form.FILE_NAME)
 
 
@@ -273,7 +273,7 @@ def _description_of(data: Data, column: Column) -> dict[str, str]:
 
 
 def _located(number: int, identity: Identity, column: Column, output: PathLike) -> Identity:
-    """What the index says of a fragment; a local file also by its way from the index, as both may move."""
+    """The index's entry of a fragment; of a local file also its path relative to the index, as both may move."""
     identity = {"fragment": number, **identity}
     if os.path.isabs(identity["path"]):
         folder = os.path.dirname(os.path.abspath(index_path(output, column.name)))

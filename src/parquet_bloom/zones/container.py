@@ -49,7 +49,7 @@ _MAY_LACK = {"relative", "rows", "chunk_crc32", "token"}
 
 
 class ZoneFile:
-    """A zone index, as it lies in a file; its filters stay there until they are asked.
+    """A zone index in its file; its filters are read when they are queried.
 
     parameters  what it says it was built with
     fragment, start, length   int64[zones], sorted by fragment and start
@@ -91,7 +91,7 @@ class ZoneFile:
 
     @cached_property
     def fragments(self) -> Fragments | None:
-        """What the index says of the files it was made of; None where it says nothing. Raises DamagedFileError."""
+        """The index's entries of its files; None where it has none. Raises DamagedFileError."""
         found = self._json(FRAGMENTS)
         if found is None:
             return None
@@ -116,7 +116,7 @@ class ZoneFile:
 
     @cached_property
     def by_number(self) -> dict[int, dict[str, Any]]:
-        """What we wrote of each fragment."""
+        """Our entry of each fragment."""
         return {one["fragment"]: one for one in self.fragments or []}
 
     @cached_property
@@ -162,7 +162,7 @@ class ZoneFile:
                 yield part[ranked[places]], stack
 
     def admits(self, asked: Sequence[NDArray[np.uint64]], zones: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Ask zones: bool[questions, zones], True where any hash of a question may be in the zone.
+        """Query zones: bool[questions, zones], True where any hash of a question may be in the zone.
 
         asked  one array of hashes a question; none at all: certainly not there
         """
@@ -207,7 +207,7 @@ def _any_in(stack: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np
 
 
 def _reader_of(path: str) -> ZoneReader:
-    """Who reads a file: we ourselves where a checksum of ours says that it is whole, else another process.
+    """The reader of a file: this process where a checksum of ours proves that it is whole, else another process.
 
     Raises StorageError; DamagedFileError where the checksum says otherwise.
     """

@@ -1,4 +1,4 @@
-"""Which indexes there are, over which columns, and whether the data are still those they are of.
+"""Finds indexes, their columns, and checks that the data are still those they are of.
 
 An index of ours names its fragments, and keeps of each what tells its content again (filters.content). A file that it
 names and whose column has changed makes it stale, and a stale index is refused; a file that it does not name is read
@@ -53,7 +53,7 @@ class Root:
     """
 
     def __init__(self, file: ZoneFile, named: PathLike | None) -> None:
-        """Raises RequestError where neither the user nor the index's place tells of a root."""
+        """Raises RequestError where neither the user nor the index's place gives a root."""
         self._index = file.path
         self._named = named is not None
         folder = os.path.dirname(os.path.abspath(file.path))
@@ -93,12 +93,12 @@ class Root:
         return os.path.normpath(named)
 
     def _paths(self, one: dict[str, Any]) -> list[str]:
-        """Where a file lies by its way from the index, and by its name when the index was built."""
+        """The paths of a file: relative to the index, and its name when the index was built."""
         ways = [os.path.join(folder, one["relative"]) for folder in self._folders if "relative" in one]
         return list(dict.fromkeys(os.path.normpath(path) for path in (*ways, one["path"]) if os.path.isabs(path)))
 
     def _holds(self, path: str) -> bool:
-        """Whether a path lies below the root: by its name first, so that nothing else is even looked up."""
+        """Whether a path lies below the root: by its name first, so that no other path is even resolved."""
         return any(_below(path, root) for root in self._roots) and _below(self._real_path(path), self._path)
 
     def _real_path(self, path: str) -> str:
@@ -114,7 +114,7 @@ class Root:
         return StaleIndexError(self._index, reason)
 
     def unreadable(self, found: DataFile, error: FileError) -> StaleIndexError:
-        """What to say of a file that is named and cannot be used; nothing of what is in it."""
+        """The message on a named file that cannot be used, without its content."""
         reason = "is no Parquet file that can be read"
         if isinstance(error.__cause__, OSError):
             reason = error.__cause__.strerror or type(error.__cause__).__name__
@@ -134,7 +134,7 @@ def _plain(path: str) -> bool:
 # --- indexes and their data -----------------------------------------------------------------------
 
 logger = logging.getLogger("parquet_bloom")
-_told: set[str] = set()  # indexes
+_warned: set[str] = set()  # indexes
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -234,7 +234,7 @@ def _kind_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
 
 
 def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]:
-    """The fragment that each file is, by its path; files that the index does not name are left out.
+    """The fragment of each file, by its path, of the files that the index names.
 
     Raises StaleIndexError where it names none of them.
     """
@@ -258,7 +258,7 @@ def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]
 
 
 def _names(folders: Collection[str], one: dict[str, Any]) -> list[str]:
-    """What a fragment's file may be called. These are words that are compared; nothing is looked up on a disk.
+    """The names of a fragment's file. They are compared as texts; nothing on a disk is read.
 
     folders  that hold the index: by its name, and by where links lead
     """
@@ -281,7 +281,7 @@ def check_content(cover: Cover, number: int, source: OpenFile, row_groups: Itera
         return
     reason = difference(kept, source, cover.path, row_groups)
     if reason is None:
-        _tell_once(file.path, source)
+        _warn_once(file.path, source)
         return
     if source.size != recorded["size"]:
         reason += f", and {source.size:,} bytes where it had {recorded['size']:,}"
@@ -289,10 +289,10 @@ def check_content(cover: Cover, number: int, source: OpenFile, row_groups: Itera
     raise StaleIndexError(source.path, f"{reason}; build the index again")
 
 
-def _tell_once(index: str, source: OpenFile) -> None:
+def _warn_once(index: str, source: OpenFile) -> None:
     """Say of an index, once in a process, that its files are known by checksums only, which costs reading a column."""
-    if index not in _told:
-        _told.add(index)
+    if index not in _warned:
+        _warned.add(index)
         hint = "; build the index again, and they are known without" if source.lasting_token() is not None else ""
         logger.info("%s: knows %s, and perhaps more, by reading its column only%s", index, source.path, hint)
 

@@ -43,7 +43,7 @@ class Zone(NamedTuple):
 
 @dataclass(slots=True, repr=False)
 class Matches(Result):
-    """What `query_index` found.
+    """The zones that `query_index` found.
 
     zones      that may match, in order; with indexes over several columns, the parts of zones
     rows       that these span

@@ -64,7 +64,7 @@ def _reason(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexDescription:
-    """What a zone index says of itself.
+    """The description in a zone index.
 
     metadata  of its schema
     version   of the Lance file format
@@ -213,7 +213,7 @@ atexit.register(_SERVER.close)
 
 
 def answering() -> Callable[[dict[str, Any]], Answer]:
-    """What answers a question, in bounded memory; {"error": why} where pylance cannot."""
+    """Answer a question in bounded memory; {"error": why} where pylance cannot."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with contextlib.suppress(RequestError):
         pylance()

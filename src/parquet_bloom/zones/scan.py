@@ -1,4 +1,4 @@
-"""Rows by way of a zone index: row groups, and inside them pages, that overlap a surviving zone.
+"""Reads rows with a zone index: row groups, and inside them pages, that overlap a surviving zone.
 
     check -> row groups -> zones that may match -> the pages that hold their rows -> rows filtered
 
@@ -82,7 +82,7 @@ class ColumnPages:
     of_bytes: int
 
     @property
-    def bytes_left(self) -> int:
+    def bytes_skipped(self) -> int:
         """Bytes of pages that need not be read."""
         return self.of_bytes - int(self.pages[:, 1].sum())
 
@@ -91,7 +91,7 @@ class ColumnPages:
 class PagePlan:
     """How to read some rows of a row group.
 
-    chosen  by the name of the top-level column
+    columns  by the name of the top-level column
     whole   top-level columns that are read whole
     """
 
@@ -106,14 +106,14 @@ class PagePlan:
         return sum(len(one.pages) for one in self.columns.values())
 
     @property
-    def pages_left(self) -> int:
+    def pages_skipped(self) -> int:
         """How many data pages are not read."""
         return sum(one.of_pages - len(one.pages) for one in self.columns.values())
 
     @property
-    def bytes_left(self) -> int:
+    def bytes_skipped(self) -> int:
         """Bytes of the pages that are not read."""
-        return sum(one.bytes_left for one in self.columns.values())
+        return sum(one.bytes_skipped for one in self.columns.values())
 
 
 def plan_pages(source: OpenFile, row_group: int, names: Sequence[str], ranges: RowRanges) -> PagePlan | None:
@@ -139,7 +139,7 @@ def plan_pages(source: OpenFile, row_group: int, names: Sequence[str], ranges: R
         one = _choose(footer, row_group, single[name], data, ranges)
         if one is not None:
             chosen[name] = one
-    saved = sum(one.bytes_left for one in chosen.values())
+    saved = sum(one.bytes_skipped for one in chosen.values())
     if saved <= sum(one.dictionary[1] for one in chosen.values()):
         return None
     return PagePlan(row_group, ranges, chosen, [name for name in names if leaves[name] and name not in chosen])
@@ -275,7 +275,7 @@ def _cut(column: pa.ChunkedArray, held: NDArray[np.int64], ranges: RowRanges) ->
 
 @dataclass(slots=True)
 class PagesRead:
-    """Of row groups that were read by pages: how many of their pages were, and what was left."""
+    """The pages of row groups that were read by pages: how many were read, and how many were skipped."""
 
     read: int = 0
     left: int = 0
@@ -283,7 +283,7 @@ class PagesRead:
 
 
 class IndexedScan(Scan):
-    """A Scan that asks zone indexes too.
+    """A Scan that queries zone indexes too.
 
     pages  what reading by pages saved, so far
     """
@@ -406,8 +406,8 @@ class IndexedScan(Scan):
         wanted = self.schema.names if names is None else names
         columns = [found[name] if name in found else self._constant(file, name, n) for name in wanted]
         self.pages.read += plan.pages_read
-        self.pages.left += plan.pages_left
-        self.pages.bytes_left += plan.bytes_left
+        self.pages.left += plan.pages_skipped
+        self.pages.bytes_left += plan.bytes_skipped
         schema = pa.schema([self.schema.field(name) for name in wanted])
         if not columns:
             return pa.table({"": pa.nulls(n)}).select([])

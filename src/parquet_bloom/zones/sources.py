@@ -1,4 +1,4 @@
-"""What a zone index is of: fragments, numbered, each with rows in a fixed order.
+"""The data of a zone index: fragments, numbered, each with rows in a fixed order.
 
     Parquet files   a fragment is a file, numbered in the order of `storage.paths.locate`
     a Lance data set   a fragment is a fragment, by its own number; deleted rows keep their places
@@ -138,7 +138,7 @@ class Fragment(Protocol):
 
 @dataclass(slots=True)
 class Data:
-    """What is to be indexed, or was.
+    """The data to index, or the indexed data.
 
     columns   that were asked for
     fragments in their order
@@ -240,7 +240,7 @@ def _hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def identity_of(content: Content, named: Mapping[str, Any]) -> Identity:
-    """What an index keeps of a file: its name, and the content of the column that was indexed.
+    """The identity of a file in an index: its name, and the content of the indexed column.
 
     {path, size, footer_crc32, rows: [...], chunk_crc32: [...]}, rows and checksums by row group; and the token, if any
     """
@@ -354,7 +354,7 @@ class LanceFragment:
 
 
 def lance_identity(dataset: Any, fragment: Any, name: str) -> Identity:
-    """Which data files of a fragment hold a column, their size, and the CRC-32 of their description.
+    """The data files of a fragment that hold a column, their size, and the CRC-32 of their description.
 
     Other columns may come and go, and rows be deleted. No byte of the data files is compared: their names are
     random (UUIDs), and Lance never writes one again. This is as far as Lance's own indexes go, which know fragments by

@@ -1,4 +1,4 @@
-"""What zone indexes say of rows: stretches of a fragment, and what a predicate may give over each.
+"""The evidence of zone indexes: stretches of a fragment, and the outcomes of a predicate over each.
 
     index of id    | zone 0      | zone 1      | zone 2 |
     index of name  | zone 0 | zone 1 | zone 2           |
@@ -56,13 +56,13 @@ class Stretches:
 
     @property
     def open(self) -> NDArray[np.bool_]:
-        """Where TRUE is possible."""
+        """The stretches in which TRUE is possible."""
         possible: NDArray[np.bool_] = (self.masks & TRUE) != 0
         return possible
 
 
 class ZoneEvidence:
-    """A bound predicate, asked of zone indexes; each file is read once.
+    """A bound predicate over zone indexes; each file is read once.
 
     zones_asked  how many filters were
     unused       part -> why an index over its column could not be asked
@@ -109,7 +109,7 @@ class ZoneEvidence:
             self._spoken[i].append((cover, answers[question]))
 
     def stretches(self, fragment: int | Mapping[str, int], rows: int | None = None) -> Stretches:
-        """What the predicate may give over the rows of a fragment.
+        """The outcomes of the predicate over the rows of a fragment.
 
         fragment  its number; or index file -> its number there, where each has its own
         rows      that the fragment has: all of them are told of; None: only those in zones, as what lies
@@ -143,7 +143,7 @@ class ZoneEvidence:
 
 
 def _hashes(term: Term, kind: pa.DataType, range_values: int) -> NDArray[np.uint64] | None:
-    """What to ask a filter for; None where it cannot tell. Raises RefusedTypeError where column and index differ."""
+    """The hashes to query a filter for; None where it cannot answer. RefusedTypeError where column and index differ."""
     assert not isinstance(term, Opaque)
     native = form.conversion_of(term.leaf, kind)
     if isinstance(term, Null):
@@ -179,7 +179,7 @@ def zone_at(span: tuple[int, NDArray[np.int64], NDArray[np.int64]], rows: NDArra
 def _statistics(
     file: ZoneFile, fragment: int, zone: NDArray[np.int64], start: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> ColumnStatistics:
-    """Which stretches may hold nulls, and values; without a null bitmap only has_null tells, of whole zones."""
+    """The stretches that may hold nulls, and values; without a null bitmap has_null decides for whole zones."""
     unknown = unknown_statistics(len(start))
     if not len(start) or not file.zones:
         return unknown

@@ -1,4 +1,4 @@
-"""Zone indexes looked at, and held against their data: does every row lie in a zone that admits it?
+"""Inspects zone indexes, and verifies them against their data: each row must lie in a zone that admits it.
 
 A wrong zone makes every reader lose rows, Lance's own too, so `verify_index` asks for each stored
 value, each null and each row number. This finds what no inspection can: an index of other data
@@ -77,7 +77,7 @@ class ZoneInfo(Result):
 
 @dataclass(slots=True, repr=False)
 class IndexInfo(Result):
-    """What an index file holds.
+    """The content of an index file.
 
     version      of the Lance file format
     column, type, fragments   what we wrote into it; None in indexes of others
@@ -105,7 +105,7 @@ class IndexInfo(Result):
 
 
 def inspect_index(path: PathLike) -> IndexInfo:
-    """Read an index file and say what is in it; the data are not looked at. Raises DamagedFileError, StorageError."""
+    """Describe an index file; the data are not read. Raises DamagedFileError, StorageError."""
     file = ZoneFile(str(path))
     zones = [
         ZoneInfo(*zone)
@@ -183,7 +183,7 @@ class VerifiedIndex(Result):
 
     @property
     def reason(self) -> str:
-        """What is wrong, with counts; empty if nothing is."""
+        """The faults, with counts; "" if there are none."""
         parts = (
             (self.outside, "rows lie in no zone"),
             (self.missed, "stored values are denied"),
@@ -246,7 +246,7 @@ def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tupl
 
 
 def lance_fragments(cover: Cover, dataset: Any) -> list[tuple[Fragment, Column]]:
-    """The fragments of a data set that an index may speak for, after the checks that tell. Raises StaleIndexError."""
+    """The fragments of a data set that an index may cover, after its checks. Raises StaleIndexError."""
     if cover.file.column is not None:
         check = check_dataset(cover, dataset)
         numbers = check if cover.fragments is None else check & cover.fragments
@@ -259,7 +259,7 @@ def lance_fragments(cover: Cover, dataset: Any) -> list[tuple[Fragment, Column]]
 
 
 def verify_cover(cover: Cover, fragments: Sequence[tuple[Fragment, Column]]) -> VerifiedIndex:
-    """Ask an index for every row of some fragments."""
+    """Query an index for every row of some fragments."""
     verdict = VerifiedIndex(cover.file.path, ".".join(cover.path), len(fragments))
     known = None if cover.fragments is not None else {fragment.number for fragment, _ in fragments}
     if known is not None:

@@ -1,4 +1,4 @@
-"""What a form of filter is to those who write one: how it is built, where it lies, what a file says of it.
+"""The protocol of a form of filter: how it is built, its placements, and its description in a file.
 
 Two implementations: `split_block` (today's format and the drafts of 2018) and `k_probe` (the draft of 2015).
 """
@@ -85,7 +85,7 @@ class Format(Protocol):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """Where its filters may lie in the body, the first unless told otherwise; none where the footer holds them."""
+        """The places in the body for its filters, the default first; none where they lie in the footer."""
 
     @property
     def writes_length(self) -> bool:
@@ -97,7 +97,7 @@ class Format(Protocol):
 
     @property
     def fpp(self) -> float:
-        """The false positive rate unless told otherwise."""
+        """The default false positive rate."""
 
     @property
     def max_bytes(self) -> int:
@@ -105,7 +105,7 @@ class Format(Protocol):
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """How values become bits, as a file's provenance tells it."""
+        """How values become bits, as a file's provenance has it."""
 
     def refusal(self, leaf: Leaf) -> str | None:
         """Why it has no filter for such a column; None where it has."""

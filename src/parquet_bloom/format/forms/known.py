@@ -55,7 +55,7 @@ class SplitBlockForm:
         return leaf.refusal
 
     def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
-        """Where another program gave the fields of a filter's range another meaning."""
+        """The reason to refuse a chunk, in which another program uses the fields of a filter's range otherwise."""
         if key in footer.foreign_filter_fields:
             return "another program keeps something else where a filter's place goes in the footer"
         return None
@@ -77,7 +77,7 @@ class SplitBlockForm:
         return _built(self.header(blocks.nbytes), blocks, fpp, reached)
 
     def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
-        """Whether the first allocation is one block. Floats are left out, as their zeros and NaNs have twins."""
+        """Whether the first allocation is one block. Not for floats, as their zeros and NaNs have twins."""
         first = sizing.size_for(sizing.ndv or n_values)
         return not leaf.float_bits and first == split_block.MIN_BYTES
 
@@ -302,14 +302,14 @@ FORMATS: dict[str, Format] = {
 
 
 def requested_form(form: Form | None, spec: FormName | None) -> Form:
-    """The form that `form` or `spec`, its short name, asks for; "final" unless given. Raises RequestError for both."""
+    """The form that `form` or `spec`, its short name, names; "final" by default. Raises RequestError for both."""
     if form is not None and spec is not None:
         raise RequestError(parameter("spec") + " is a short name of form; give one of the two")
     return form or spec or DEFAULT_FORM
 
 
 def form_of(asked: Form) -> Format:
-    """The form that a caller asks for. Raises RequestError."""
+    """The form that a caller names. Raises RequestError."""
     if isinstance(asked, Draft2015):
         return KProbeForm(style_named(asked.family, asked.strategy))
     return format_named(asked)

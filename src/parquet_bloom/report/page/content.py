@@ -149,7 +149,7 @@ def outliers_of(file: FileInfo) -> list[FilterInfo]:
 
 
 def points_of(file: FileInfo) -> tuple[list[Point], int]:
-    """Where split block filters lie between size and rate, near ones as one; and how many have no place there.
+    """Split block filters as points of size and rate, near ones as one; and how many have no point.
 
     Those have no distinct value, no bit that is clear, or are of another kind.
     """
@@ -201,7 +201,7 @@ class Layout:
 
     @property
     def tail(self) -> int:
-        """Where the last column chunk ends."""
+        """The end of the last column chunk."""
         return int(self.ends[self.kinds == CHUNK].max(initial=0))
 
     def cells(self, low: int, high: int, n: int) -> NDArray[np.float64]:
@@ -291,7 +291,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a page is asked for; fields as `write_report` has them."""
+    """The request for a page; fields as `write_report` has them."""
 
     source: CallSource
     where: Any
@@ -300,7 +300,7 @@ class Request:
 
 
 def gather(request: Request, output: str) -> Content:
-    """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
+    """Read a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
     source = request.source
     found = source.resolve(refuses=RAW_FILES)
     stored = _stored_files(found)
@@ -351,7 +351,7 @@ def _refuse_source(files: Sequence[DataFile], output: str) -> None:
 
 
 def _largest(files: Sequence[DataFile]) -> DataFile:
-    """The largest file whose footer can be read: there is one, or `advise` had given an error."""
+    """The largest file whose footer can be read: there is one, or `advise` had raised an error."""
 
     def size(file: DataFile) -> int:
         try:
@@ -380,7 +380,7 @@ _STEPS = (  # what is left, and by which evidence
 
 @dataclass(slots=True)
 class Step:
-    """What is left after one kind of evidence; bytes are compressed, of column chunks."""
+    """The rest after one kind of evidence; bytes are compressed, of column chunks."""
 
     name: str
     files: int
@@ -390,7 +390,7 @@ class Step:
 
 
 def steps_of(verdicts: Verdicts) -> list[Step]:
-    """All of the data set, then what is left after each kind of evidence.
+    """All of the data set, then the rest after each kind of evidence.
 
     A file that a table's log excludes was not opened: it counts as one row group, with the log's rows and bytes.
     """

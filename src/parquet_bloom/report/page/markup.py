@@ -25,7 +25,7 @@ Cell = tuple[str, float] | str  # what is shown, and what it is sorted by where 
 
 
 def display_text(text: str, most: int = _MOST_TEXT) -> str:
-    """A text of a file or a person, safe to be looked at: no secret, no invisible character, cut in its middle."""
+    """A text of a file or a person, safe for display: no secret, no invisible character, cut in its middle."""
     text = visible(without_secret(text))
     if len(text) <= most:
         return text
@@ -129,7 +129,7 @@ def _cell(cell: Cell, first: bool, heading: str | None) -> Element:
 
 
 def figure(picture: Element, caption: str, *behind: Element, controls: Element | None = None) -> Element:
-    """A picture with its caption, the line that tells of the mark one is at, and the tables behind it."""
+    """A picture with its caption, the line that describes the current mark, and the tables behind it."""
     tables = element("details", element("summary", "The table behind this picture"), *behind) if behind else None
     return element(
         "figure",

@@ -140,7 +140,7 @@ def _draw_status(report: Any, sheet: Sheet) -> None:
 
 
 def _draw_verdicts(verdicts: Any, sheet: Sheet) -> None:
-    """What is read, row group by row group or else by file; then what is skipped, summed by reason."""
+    """Draw the row groups that are read, or their files; then the skipped ones, summed by reason."""
     left = [v for v in verdicts if not v.skipped]
     many = len({v.path for v in verdicts}) > 1
     if len(left) > _ROWS:

@@ -170,7 +170,7 @@ def _body(content: Content, title: str) -> list[Element]:
 
 
 def data_of(content: Content) -> dict[str, Any]:
-    """What the page shows, for programs: the JSON in the element `data`. Lists hold 200 entries at most."""
+    """The content of the page for programs: the JSON in the element `data`. Lists have 200 entries at most."""
     advice, file, layout = plain(content.advice), plain(content.file), content.layout
     for key in ("columns", "flags", "failed"):
         advice[key] = advice[key][:MOST_ROWS]

@@ -22,7 +22,7 @@ _BARS = 20
 
 
 def funnel(steps: Sequence[Step]) -> Element:
-    """A bar a step, as long as the share of row groups that is left."""
+    """A bar a step, as long as the remaining share of row groups."""
     most = max(1, steps[0].row_groups)
     drawn: list[Child] = []
     for at, step in enumerate(steps):

@@ -140,7 +140,7 @@ def _number(one: Interval) -> Cell:
 
 
 def cost(content: Content) -> Element | None:
-    """What filters take today, what those that are advised would take; None where there are neither."""
+    """The bytes of today's filters, and of the advised ones; None where there are neither."""
     advised = [column for column in content.advice.columns if column.advised]
     sums = [Interval(0.0, 0.0, 0.0)] * 2
     for column in advised:

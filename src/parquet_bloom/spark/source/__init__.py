@@ -4,7 +4,7 @@ Decisions
 
 Spark's values and the files' values are compared separately.
     The data source filters rows by their values in Spark, and queries files by the values that they store.
-    `file_rows.for_file` translates a part of the predicate exactly (a microsecond is a thousand nanoseconds) or omits
+    `rows.for_file` translates a part of the predicate exactly (a microsecond is a thousand nanoseconds) or omits
     it (a float that became a double). So no conversion skips a row group by mistake.
 
 The read is planned without a job.

@@ -4,9 +4,9 @@
     spark.read.format("parquet_bloom").option("where", "id = 5 OR name = 'a'").load("s3a://bucket/events")
     spark.read.format("parquet_bloom").option("where", "id = 5").load("delta:s3://bucket/lake/events")
 
-The driver reads one footer and lists little (units.py); each task lists, asks and reads its own files
-(file_rows.py). Of a table the driver reads the log (table_source.py, table_rows.py). Spark gives Python data
-sources no list of the columns that a query needs, so `columns` says it.
+The driver reads one footer and lists little (units.py); each task lists, asks and reads its own files (rows.py). Of a
+table the driver reads the log, and a partition is files with their deletes. Spark gives Python data sources no list of
+the columns that a query needs, so `columns` says it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -25,17 +26,22 @@ from parquet_bloom.options import TableOptions
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.search import as_predicate
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.failures import in_one_line
 from parquet_bloom.spark.frames import try_workers
-from parquet_bloom.spark.listing import look_around
-from parquet_bloom.spark.named_tables import spark_source
+from parquet_bloom.spark.listing import tables_around
 from parquet_bloom.spark.sessions import adopt_python, is_own, own_python
-from parquet_bloom.spark.source.file_rows import RowReader
-from parquet_bloom.spark.source.table_source import TableRequest, TableScan, columns_of
-from parquet_bloom.spark.source.types import arrow_schema, infer_schema, spark_schema
+from parquet_bloom.spark.source.rows import FileReader, Query, TableScan, columns_of, plan_table, table_types
+from parquet_bloom.spark.source.types import InferredSchema, arrow_schema, infer_schema, spark_schema
 from parquet_bloom.spark.source.units import files_of, plan, refusal
-from parquet_bloom.spark.storages import Storages, every_setting
+from parquet_bloom.spark.storages import Storages, every_storage
+from parquet_bloom.spark.work import source_on_spark
 from parquet_bloom.storage.display import without_secret
+
+# --- requests -------------------------------------------------------------------------------------
+#
+# What the options of a read say: of files, or of a table.
 
 _NAME = "parquet_bloom"
 _NO_PATH = "name what to read: .load(path)"
@@ -54,29 +60,87 @@ _NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties, 
 
 
 @dataclass(frozen=True)
-class FileRequest:
-    """What the options of a read say, checked.
+class Request:
+    """The options of a read, checked.
 
-    names       files, folders and globs
-    predicate   of the option `where`; None: all rows
+    predicate   of the option `where`, or And(()): all rows
     columns     None: all
-    partitions  None: as many as units.plan finds good
-    raw_files   also files of an Iceberg, Delta or Hudi table, dead ones too
+    partitions  None: as many as the bytes are worth
+    """
+
+    predicate: Predicate
+    columns: tuple[str, ...] | None
+    partitions: int | None
+
+    def refuse_tables(self) -> None:
+        """Raise TableFormatError for names that are, or lie in, a table's folder; listings find those below."""
+
+
+@dataclass(frozen=True)
+class FileRequest(Request):
+    """A read of files, folders and globs.
+
+    raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
     """
 
     names: tuple[str, ...]
     where: Storages
-    predicate: Predicate | None
-    columns: tuple[str, ...] | None
     merge: bool
-    partitions: int | None
     raw_files: bool
 
     def refuse_tables(self) -> None:
-        """Raise TableFormatError for names that are, or lie in, a table's folder; listings tell those below."""
+        """As Request has it."""
         tables = refusal(self.raw_files)
         if tables is not None:
-            look_around(self.names, self.where, tables)
+            tables_around(self.names, self.where, tables)
+
+    def types(self, columns: Sequence[str] | None) -> InferredSchema:
+        """The types of columns (None: all); of others perhaps too. Raises as infer_schema."""
+        return infer_schema(self.names, self.where, columns, self.merge, self.raw_files)
+
+    def plan(self, query: Query) -> FileScan:
+        """Plan a read; files are listed for its partitions. Raises as Query.check."""
+        query.check()
+        return FileScan(self, query)
+
+
+@dataclass(frozen=True)
+class FileScan:
+    """A read of files."""
+
+    request: FileRequest
+    query: Query
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition a task, on the driver."""
+        one = self.request
+        return plan(one.names, one.where, one.partitions, one.raw_files)
+
+    def rows(self, unit: Any) -> Iterator[pa.RecordBatch]:
+        """The rows that match, of one unit."""
+        reader = FileReader(self.query)
+        files = files_of(unit, self.request.where, self.request.raw_files)
+        return self.query.selected(batch for file in files for batch in reader.batches(*file))
+
+
+@dataclass(frozen=True)
+class TableRequest(Request):
+    """A read of one table, at the version that was named, or the latest at the first use."""
+
+    source: CallSource
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The log, read once."""
+        return self.source.resolve().snapshot
+
+    def types(self, columns: Sequence[str] | None) -> InferredSchema:
+        """The types of all columns."""
+        return table_types(self.snapshot)
+
+    def plan(self, query: Query) -> TableScan:
+        """Plan a read. Raises as plan_table."""
+        return plan_table(self.snapshot, query, self.partitions)
 
 
 def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> FileRequest | TableRequest:
@@ -93,28 +157,33 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
         raise RequestError(_NO_PATH)
     columns = None
     if "columns" in options:
-        columns = tuple(_listed(options["columns"]))
+        columns = tuple(_names(options["columns"]))
     text = options.get("where")
-    predicate, partitions = as_predicate(text) if text else None, _count(options, "partitions")
-    merge, raw_files = _flag(options, "mergeschema", False), _flag(options, "rawfiles", False)
+    common = (as_predicate(text) if text else And(()), columns, _count(options, "partitions"))
+    merge, raw_files = _flag(options, "mergeschema"), _flag(options, "rawfiles")
     roots = _texts(options.get("allowroots"), "allowRoots")
     of_table: TableOptions = {"catalog_properties": _properties(options.get("catalogproperties")), "allow_roots": roots}
-    source = spark_source(names, of_table)
+    source = source_on_spark(names, of_table)
     if source.table_name is not None:
         if merge or raw_files:
             raise RequestError(f"{without_secret(names[0])} is a table: mergeSchema and rawFiles are for files")
-        return TableRequest(source, predicate, columns, partitions)
-    return FileRequest(tuple(map(where.absolute, names)), where, predicate, columns, merge, partitions, raw_files)
+        return TableRequest(*common, source)
+    return FileRequest(*common, tuple(map(where.absolute, names)), where, merge, raw_files)
+
+
+def _json(text: str) -> Any:
+    """A JSON value; None for what is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _properties(text: str | None) -> dict[str, str] | None:
     """The properties of a table's catalog: a JSON object of texts."""
     if text is None:
         return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
+    found = _json(text)
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise RequestError('catalogProperties is a JSON object of texts, such as {"uri": "sqlite:///catalog.db"}')
     return found
@@ -122,28 +191,24 @@ def _properties(text: str | None) -> dict[str, str] | None:
 
 def _texts(text: str | None, option: str) -> list[str]:
     """One text, or a JSON list of texts."""
-    try:
-        found = [] if text is None else json.loads(text) if text.lstrip().startswith("[") else [text]
-    except ValueError:
-        found = [None]
-    if not all(isinstance(one, str) for one in found):
+    if text is None:
+        return []
+    found = _json(text) if text.lstrip().startswith("[") else [text]
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise RequestError(f'{option} is a text or a JSON list of texts, such as ["/lake/a", "/lake/b"]')
-    return list(found)
+    return found
 
 
-def _listed(text: str) -> list[str]:
+def _names(text: str) -> list[str]:
     """Names with commas between, or a JSON list of names that have commas themselves."""
-    try:
-        names = json.loads(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
-    except ValueError:
-        names = []
+    names = _json(text) or [] if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
     if not names or len(set(map(str, names))) != len(names) or not all(isinstance(n, str) and n for n in names):
         raise RequestError(f"columns {text}: give each name once, with commas between")
     return names
 
 
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    text = options.get(name, str(default)).lower()
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
     if text not in ("true", "false"):
         raise RequestError(f"{name} is true or false, not {text}")
     return text == "true"
@@ -156,6 +221,11 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     return None if text is None else int(text)
 
 
+# --- Spark's classes ------------------------------------------------------------------------------
+#
+# What Spark calls: for a schema, a reader, partitions on the driver, rows on executors.
+
+
 class ParquetBloomSource(DataSource):
     """Spark's format "parquet_bloom"; docs/spark.md has its options."""
 
@@ -164,29 +234,25 @@ class ParquetBloomSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `spark.read.format`. Spark asks for it right before it takes this class to its workers."""
+        """The name for `spark.read.format`. Spark reads it right before it takes this class to its workers."""
         adopt_python()
         return _NAME
 
     def schema(self) -> StructType:
         """Of the first file, or of all with mergeSchema; partition columns behind. Of a table its own."""
         request = self._request()
-        if isinstance(request, TableRequest):
-            return request.schema()
-        asked = [] if request.predicate is None else columns_of(request.predicate)
-        wanted = None if request.columns is None else [*request.columns, *asked]
+        beside = columns_of(request.predicate)
         request.refuse_tables()
-        found = infer_schema(request.names, request.where, wanted, request.merge, request.raw_files)
-        if request.predicate is not None:
-            row_filter(request.predicate, found.of(asked), nan="largest")
-        return spark_schema(found.of(request.columns))
+        types = request.types(None if request.columns is None else [*request.columns, *beside])
+        if beside:
+            row_filter(request.predicate, types.of(beside), nan="largest")
+        return spark_schema(types.of(request.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a query. Raises TableFormatError for folders of tables."""
         request = self._request()
-        _check_names(request, schema)
-        if isinstance(request, TableRequest):
-            return TableScan(request, schema)
+        if request.columns is not None and list(request.columns) != schema.names:
+            raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
         request.refuse_tables()
         return Reader(request, schema)
 
@@ -194,9 +260,26 @@ class ParquetBloomSource(DataSource):
         return request_of(dict(self.options), self.settings, self.default)
 
 
-def _check_names(request: FileRequest | TableRequest, schema: StructType) -> None:
-    if request.columns is not None and list(request.columns) != schema.names:
-        raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
+class Reader(DataSourceReader):
+    """Reads the rows of `where`. Takes none of the filters that Spark pushes.
+
+    Spark 4.3 plans a read once for all that one load() gave, so that one query would get another's filters.
+    Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters.
+    """
+
+    def __init__(self, request: FileRequest | TableRequest, schema: StructType) -> None:
+        rows = arrow_schema(schema)
+        names = [name for name in columns_of(request.predicate) if name not in rows.names]
+        beside = request.types(names).of(names) if names else pa.schema([])
+        self._scan = request.plan(Query(rows, beside, request.predicate))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks, on the driver."""
+        return self._scan.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one task, on an executor."""
+        yield from self._scan.rows(partition.value)
 
 
 def register(spark: Any) -> None:
@@ -208,8 +291,8 @@ def register(spark: Any) -> None:
     Raises SparkJobError where the Python that plans reads, or the one of an executor on another machine, lacks
     this package: later Spark would print a traceback.
     """
-    settings, default = every_setting(spark)
-    source = type("SessionSource", (ParquetBloomSource,), {"settings": settings, "default": default})
+    where = every_storage(spark)
+    source = type("SessionSource", (ParquetBloomSource,), {"settings": where.settings, "default": where.default})
     with own_python(spark):
         spark.dataSource.register(source)
     if is_own(spark):
@@ -221,39 +304,3 @@ def register(spark: Any) -> None:
             if _NO_PATH not in str(error):  # which says that the planner's Python runs this module
                 raise
         try_workers(spark)
-
-
-class Reader(DataSourceReader):
-    """Reads the rows of `where`. Takes none of the filters that Spark pushes.
-
-    Spark 4.3 plans a read once for all that one load() gave, so that one query would get another's filters.
-    Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters.
-    """
-
-    def __init__(self, request: FileRequest, schema: StructType) -> None:
-        self.request = request
-        self.schema = arrow_schema(schema)
-        self.beside = pa.schema([])
-        if request.predicate is not None:
-            self.beside = self._types_beside(request.predicate)
-
-    def _types_beside(self, predicate: Predicate) -> pa.Schema:
-        """The columns that only `where` names, by their types; checks it against the rows, before any task."""
-        names = [name for name in columns_of(predicate) if name not in self.schema.names]
-        beside = pa.schema([])
-        if names:
-            request = self.request
-            inferred = infer_schema(request.names, request.where, names, request.merge, request.raw_files)
-            beside = inferred.of(names)
-        row_filter(predicate, pa.schema([*self.schema, *beside]), nan="largest")
-        return beside
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Plan the tasks, on the driver."""
-        return plan(self.request.names, self.request.where, self.request.partitions, self.request.raw_files)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one task, on an executor."""
-        reading = RowReader(self.schema, self.beside, self.request.predicate or And(()))
-        for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
-            yield from reading.rows(found, part, parts)

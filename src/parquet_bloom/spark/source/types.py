@@ -14,6 +14,7 @@ import datetime as dt
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -37,7 +38,7 @@ from parquet_bloom.format.arrow_types import (
 )
 from parquet_bloom.format.literals import read_date
 from parquet_bloom.format.schema import INT96
-from parquet_bloom.spark.source.units import first_file, look, no_files
+from parquet_bloom.spark.source.units import first_file, list_some, no_files
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Partitions
@@ -62,42 +63,49 @@ _FLAT = {
 }
 
 
+_ONE_FOR_ALL = (  # kinds of types that Spark has one of
+    (is_text, pa.string()),
+    (is_bytes, pa.binary()),
+    (_T.is_date, pa.date32()),
+    (_T.is_float64, pa.float64()),
+    (_T.is_floating, pa.float32()),
+    (_T.is_duration, pa.int64()),  # Parquet has no such type: it is a plain INT64
+)
+
+
 class TypeMisfitError(Exception):
     """A type has no place in the other; the message says why."""
 
 
 # --- Arrow -> Spark -------------------------------------------------------------------------------
+#
+# The type in which Spark gets a column of a file.
 
 
-def held(kind: pa.DataType) -> pa.DataType:
+def compatible(kind: pa.DataType) -> pa.DataType:
     """The type in which Spark gets a column; all that is nested may be NULL. Raises MisfitError."""
     kind = _plain(kind)
     if _T.is_unsigned_integer(kind):
         return pa.decimal128(20, 0) if kind.bit_width == 64 else getattr(pa, f"int{2 * kind.bit_width}")()
-    if _T.is_floating(kind):
-        return pa.float64() if kind.bit_width == 64 else pa.float32()
     if _T.is_decimal(kind):
         if not 0 <= kind.scale <= kind.precision <= 38:
             raise TypeMisfitError("Spark's decimals have at most 38 digits, and a scale from 0 to their precision")
         return pa.decimal128(kind.precision, kind.scale)
-    if is_text(kind):
-        return pa.string()
-    if is_bytes(kind):
-        return pa.binary()
-    if _T.is_date(kind):
-        return pa.date32()
+    for is_one, in_spark in _ONE_FOR_ALL:
+        if is_one(kind):
+            return in_spark
     if _T.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz is not None else None)
-    if _T.is_duration(kind):
-        return pa.int64()  # Parquet has no such type: it is a plain INT64
     if _T.is_boolean(kind) or _T.is_integer(kind) or _T.is_null(kind):
         return kind
     if is_list(kind):
-        return pa.list_(pa.field("element", held(kind.value_type)))
+        return pa.list_(pa.field("element", compatible(kind.value_type)))
     if _T.is_map(kind):
-        return pa.map_(pa.field("key", held(kind.key_type), nullable=False), pa.field("value", held(kind.item_type)))
+        return pa.map_(
+            pa.field("key", compatible(kind.key_type), nullable=False), pa.field("value", compatible(kind.item_type))
+        )
     if _T.is_struct(kind):
-        return pa.struct([pa.field(field.name, held(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, compatible(field.type)) for field in kind])
     raise TypeMisfitError("Spark has no such type")
 
 
@@ -110,7 +118,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def held_schema(schema: pa.Schema, where: object) -> pa.Schema:
+def compatible_schema(schema: pa.Schema, where: object) -> pa.Schema:
     """A file's schema as Spark gets it.
 
     Raises RequestError that names the column, for a type that Spark cannot hold and for two columns
@@ -121,7 +129,7 @@ def held_schema(schema: pa.Schema, where: object) -> pa.Schema:
         if schema.names.count(field.name) > 1:
             raise RequestError(f"{where}: two columns are named {field.name}")
         try:
-            fields.append(pa.field(field.name, held(field.type)))
+            fields.append(pa.field(field.name, compatible(field.type)))
         except TypeMisfitError as error:
             left = 'leave it out: .option("columns", ...) takes the names of the others'
             raise RequestError(f"{where}: column {field.name} is {field.type}: {error}; {left}") from None
@@ -129,11 +137,13 @@ def held_schema(schema: pa.Schema, where: object) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """Spark's type for the rows of a schema of types that `held` gave; all columns may be NULL."""
+    """Spark's type for the rows of a schema of types that `compatible` gave; all columns may be NULL."""
     return st.StructType([st.StructField(one.name, from_arrow_type(one.type, True)) for one in schema])
 
 
 # --- Spark -> Arrow -------------------------------------------------------------------------------
+#
+# The type in which Spark wants the batches of a schema.
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
@@ -167,25 +177,21 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
 
 
 # --- a file's type and the schema's ---------------------------------------------------------------
+#
+# Whether one becomes the other, and which type holds both.
 
 
 def check_fit(source: pa.DataType, target: pa.DataType) -> None:
     """Whether every value of a file's type is one of the schema's. Raises MisfitError."""
     source = _plain(source)
-    if is_list(source) and is_list(target):
-        return check_fit(source.value_type, target.value_type)
-    if _T.is_map(source) and _T.is_map(target):
-        check_fit(source.key_type, target.key_type)
-        return check_fit(source.item_type, target.item_type)
-    if _T.is_struct(source) and _T.is_struct(target):
-        for field in target:
-            at = source.get_field_index(field.name)
-            if at >= 0:
-                check_fit(source.field(at).type, field.type)
-        return None
-    if not _T.is_null(source) and not _holds(target, source):
+    if are_alike(source, target):
+        pairs: Iterable[Any] = zip(fields_of(source), fields_of(target), strict=False)
+        if _T.is_struct(target):
+            pairs = ((source.field(at), field) for field in target if (at := source.get_field_index(field.name)) >= 0)
+        for own, field in pairs:
+            check_fit(own.type, field.type)
+    elif not _T.is_null(source) and not _holds(target, source):
         raise TypeMisfitError(f"{source} does not become {target}")
-    return None
 
 
 def _holds(target: pa.DataType, source: pa.DataType) -> bool:
@@ -206,13 +212,13 @@ def _holds(target: pa.DataType, source: pa.DataType) -> bool:
     if _T.is_timestamp(source):
         return bool(_T.is_timestamp(target) and (source.tz is None) == (target.tz is None))
     try:
-        return bool(held(source) == target)
+        return bool(compatible(source) == target)
     except TypeMisfitError:
         return False
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that holds what both hold, of types that `held` gave. Raises MisfitError."""
+    """The type that holds what both hold, of types that `compatible` gave. Raises MisfitError."""
     if one == other or _T.is_null(other):
         return one
     if _T.is_null(one):
@@ -240,6 +246,8 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 # --- values ---------------------------------------------------------------------------------------
+#
+# Columns as the schema has them.
 
 
 def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -307,15 +315,10 @@ def infer(text: str) -> pa.DataType:
                 return kind
     if _DOUBLE.fullmatch(text):
         return _whole_decimal(text) or _FLOAT
-    return _DATE if _is_date(text) else _TEXT
-
-
-def _is_date(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         read_date(text)
-    except ValueError:
-        return False
-    return True
+        return _DATE
+    return _TEXT
 
 
 def _whole_decimal(text: str) -> pa.DataType | None:
@@ -431,10 +434,10 @@ class InferredSchema:
                     raise UnknownColumnError(f"{self.path}: no column {name}; there are: {', '.join(fields)}")
                 if name not in self.keys and self.schema.names.count(name) > 1:
                     raise RequestError(f"{self.path}: two columns are named {name}")
-            return held_schema(pa.schema([fields[name] for name in columns]), self.path)
+            return compatible_schema(pa.schema([fields[name] for name in columns]), self.path)
         inside = [fields.get(field.name, field) for field in self.schema]
         behind = [field for name, field in fields.items() if name not in self.schema.names]
-        return held_schema(pa.schema([*inside, *behind]), self.path)
+        return compatible_schema(pa.schema([*inside, *behind]), self.path)
 
 
 def infer_schema(
@@ -444,14 +447,14 @@ def infer_schema(
     merge: bool = False,
     raw_files: bool = False,
 ) -> InferredSchema:
-    """Look at one file, or with `merge` at all, and at the folders that the driver lists anyway.
+    """Infer the schema of one file, or with `merge` of all, and of the folders that the driver lists anyway.
 
     columns  the only ones whose types matter; None: all
     Raises StorageError where there is no file; RequestError for types that cannot be merged;
     TableFormatError for a folder that is a table's, without raw_files.
     """
     limits = (sys.maxsize, sys.maxsize) if merge else ()
-    seen = look(names, where, *limits, raw_files=raw_files)
+    seen = list_some(names, where, *limits, raw_files=raw_files)
     first = first_file(seen, where, raw_files)
     if first is None:
         raise no_files(names)
@@ -463,7 +466,7 @@ def infer_schema(
     named: dict[str, pa.DataType] = {}
     for file, schema in zip(files, schemas, strict=True):
         wanted = [field for field in schema if columns is None or field.name in columns]
-        for field in held_schema(pa.schema(wanted), file):
+        for field in compatible_schema(pa.schema(wanted), file):
             try:
                 named[field.name] = wider(named[field.name], field.type) if field.name in named else field.type
             except TypeMisfitError as error:

@@ -1,6 +1,6 @@
-"""What a task reads, decided without listing everything first.
+"""The reading of tasks, decided without listing everything first.
 
-    few files      looked at on the driver:     FilePart(file, 2 of 5), packed to about 128 MB a task
+    few files      looked at on the driver:     (file, part 2 of 5), packed to about 128 MB a task
     many           nobody looks before tasks:   Share(folder, 17 of 64): each task lists the folder and takes
                                                 the files whose names' CRC-32 is 17 modulo 64
 
@@ -15,16 +15,18 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar, cast
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.spark.listing import FILE, TABLE, Row, list_folder, list_named, table_of
+from parquet_bloom.spark.listing import FILE, TABLE, Entry, crowded, entries_of, table_of
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.remote import side_by_side, storage_error
+from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.store import is_data
 from parquet_bloom.storage.table_folders import Tables, read_guard
 
@@ -36,20 +38,8 @@ _SIDE_BY_SIDE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class FilePart:
-    """One of `parts` equal parts of a file's row groups; size in bytes, of the file; whole as Part has it."""
-
-    path: str
-    root: str
-    size: int
-    part: int = 0
-    parts: int = 1
-    whole: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Share:
-    """A folder (or, without a root, a name that was given) and all below: one of `of` shares of its files."""
+    """A folder (or, without a root, a name of the call) and all below: one of `of` shares of its files."""
 
     path: str
     root: str | None
@@ -57,27 +47,32 @@ class Share:
     of: int = 1
 
 
-class Unit(InputPartition):
-    """What one task reads."""
+T = TypeVar("T")
+Folder = tuple[str, str | None]  # or a name; as `path` and `root` of a Share
+Part = tuple[T, int, int]  # a file, and one of so many equal parts of its row groups, counted from 0
 
-    def __init__(self, parts: Sequence[FilePart | Share]) -> None:
+
+class Unit(InputPartition):
+    """The reading of one task."""
+
+    def __init__(self, parts: Sequence[Part[Entry] | Share]) -> None:
         super().__init__(tuple(parts))
 
 
 @dataclass(slots=True)
 class PartialListing:
-    """Files and folders that were looked at; `unseen`: (name, root) of those that were not, root as in Share."""
+    """Files of the folders that were listed; `unseen`: the other folders."""
 
-    files: list[FilePart] = field(default_factory=list)
-    unseen: list[tuple[str, str | None]] = field(default_factory=list)
+    files: list[Entry] = field(default_factory=list)
+    unseen: list[Folder] = field(default_factory=list)
 
 
-def look(
+def list_some(
     names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS, *, raw_files: bool = False
 ) -> PartialListing:
-    """List level by level, within limits. Raises StorageError for a name that is not there, and as `_rows`."""
+    """List level by level, within limits. Raises StorageError for a name that is not there, and as `_entries`."""
     seen = PartialListing()
-    pending: deque[tuple[str, str | None]] = deque((name, None) for name in names)
+    pending: deque[Folder] = deque((name, None) for name in names)
     while pending:
         some = [pending.popleft() for _ in range(min(_SIDE_BY_SIDE, len(pending)))]
         if len(seen.files) >= limit or folders <= 0:
@@ -85,15 +80,12 @@ def look(
             continue
         folders -= len(some)
         left = limit - len(seen.files)
-        crowded = [_crowded(name, where, left) for name, _ in some]
-        seen.unseen += [one for one, many in zip(some, crowded, strict=True) if many]
-        some = [one for one, many in zip(some, crowded, strict=True) if not many]
-        for rows in side_by_side(lambda one: _rows(*one, where, raw_files), some):
-            for path, root, size, kind, _ in rows:
-                if kind == FILE:
-                    seen.files.append(FilePart(path, root, size))
-                else:
-                    pending.append((path, root))
+        full = [one for one in some if _crowded(one[0], where, left)]
+        seen.unseen += full
+        some = [one for one in some if one not in full]
+        for entries in side_by_side(lambda one: _entries(*one, where, raw_files), some):
+            seen.files += [entry for entry in entries if entry.kind == FILE]
+            pending += [(entry.path, entry.root) for entry in entries if entry.kind != FILE]
     return seen
 
 
@@ -102,138 +94,110 @@ def refusal(raw_files: bool) -> Tables | None:
     return read_guard(raw_files, '.option("rawFiles", "true")')
 
 
-def _rows(name: str, root: str | None, where: Storages, raw_files: bool) -> list[Row]:
+def _entries(name: str, root: str | None, where: Storages, raw_files: bool) -> list[Entry]:
     """The files and folders in a folder. Raises TableFormatError, without raw_files, for one that is a table's."""
-    rows = list(list_named(name, where, False) if root is None else list_folder(name, root, where, False))
+    entries = list(entries_of(name, root, where))
     tables = refusal(raw_files)
     if tables is not None:
-        tables.join(table_of(row) for row in rows if row[3] == TABLE)
-    return [row for row in rows if row[3] != TABLE]
+        tables.join(table_of(entry) for entry in entries if entry.kind == TABLE)
+    return [entry for entry in entries if entry.kind != TABLE]
 
 
 def _crowded(name: str, where: Storages, limit: int) -> bool:
-    """Whether a local folder has more entries than that; its files' sizes are not asked for."""
+    """Whether a local folder has more entries than that."""
     store, path = where.open(name)
-    if not store.is_local or not os.path.isdir(path):
-        return False
-    try:
-        with os.scandir(path) as entries:
-            return any(at >= limit for at, _ in enumerate(entries))
-    except OSError as error:
-        raise storage_error(name, error) from error
+    return store.is_local and os.path.isdir(path) and crowded(path, limit)
 
 
-def first_file(seen: PartialListing, where: Storages, raw_files: bool = False) -> FilePart | None:
-    """Any file, for its schema: of those seen, or else the first on the way down; None if there is none."""
-    if seen.files:
-        return seen.files[0]
-    pending = deque(seen.unseen)
+def _walk(start: Sequence[Folder], where: Storages, raw_files: bool, any_file: bool = False) -> Iterator[Entry]:
+    """The files of folders and names, and of all folders below, depth first.
+
+    any_file  one will do: a local folder is not listed through for it
+    """
+    pending = list(reversed(start))
     while pending:
-        name, root = pending.popleft()
-        quick = _first_local(name, root, where)
-        if quick is not None:
-            return quick
-        folders = []
-        for path, below, size, kind, _ in _rows(name, root, where, raw_files):
-            if kind == FILE:
-                return FilePart(path, below, size)
-            folders.append((path, below))
-        pending.extendleft(reversed(folders))
-    return None
+        name, root = pending.pop()
+        if any_file and (first := _first_local(name, root, where)) is not None:
+            yield first
+        entries = _entries(name, root, where, raw_files)
+        yield from (entry for entry in entries if entry.kind == FILE)
+        pending += [(entry.path, entry.root) for entry in reversed(entries) if entry.kind != FILE]
 
 
-def _first_local(name: str, root: str | None, where: Storages) -> FilePart | None:
+def first_file(seen: PartialListing, where: Storages, raw_files: bool = False) -> Entry | None:
+    """Any file, for its schema: one of those seen, or else the first one below; None if there is none."""
+    return next(chain(seen.files, _walk(seen.unseen, where, raw_files, any_file=True)), None)
+
+
+def _first_local(name: str, root: str | None, where: Storages) -> Entry | None:
     """The first file that a local folder gives, without listing it through; None: list it."""
     store, path = where.open(name)
     if not store.is_local or not os.path.isdir(path):
         return None
     base = name.rstrip("/")
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if is_data(entry.name) and entry.is_file():
-                    return FilePart(f"{base}/{entry.name}", base if root is None else root, entry.stat().st_size)
-    except OSError as error:
-        raise storage_error(name, error) from error
+    with suppress(OSError), os.scandir(path) as entries:  # listing it meets the same error, and says so
+        for entry in entries:
+            if is_data(entry.name) and entry.is_file():
+                return Entry(f"{base}/{entry.name}", base if root is None else root, entry.stat().st_size, FILE)
     return None
 
 
 # --- units ----------------------------------------------------------------------------------------
+#
+# What was listed, packed into tasks; what was not, in shares.
 
 
 def plan(names: Sequence[str], where: Storages, partitions: int | None = None, raw_files: bool = False) -> list[Unit]:
     """The units of a read. Raises StorageError for a name that is not there, if anything is listed."""
     if partitions is not None:
         return [Unit([Share(name, None, part, partitions) for name in names]) for part in range(partitions)]
-    seen = look(names, where, raw_files=raw_files)
-    return [Unit(one) for one in packed_parts(seen.files)] + _shared(seen.unseen) or [Unit([])]
+    seen = list_some(names, where, raw_files=raw_files)
+    whole = packed_parts([(file, file.size, False) for file in seen.files])
+    return [*map(Unit, whole), *_shared(seen.unseen)] or [Unit([])]
 
 
-class Part(Protocol):
-    """Some of a file's row groups."""
+def packed_parts(files: Sequence[tuple[T, int, bool]]) -> list[list[Part[T]]]:
+    """Whole small files together, large ones in parts: of each task its own.
 
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether the file is not to be read by several tasks."""
-
-
-P = TypeVar("P", bound=Part)
-
-
-def packed_parts(files: Sequence[P]) -> list[list[P]]:
-    """Whole small files together, large ones in parts: of each task its own."""
-    total = sum(file.size + _OPENING for file in files)
+    files  each with its bytes, and whether several tasks may not read it
+    """
+    total = sum(size + _OPENING for _, size, _ in files)
     most = min(max(_LEAST, total // _SHARES), _MOST)
-    units: list[list[P]] = []
-    some: list[P] = []
+    units: list[list[Part[T]]] = []
+    some: list[Part[T]] = []
     room = most
-    for file in files:
-        if file.size > most and not file.whole:
-            parts = -(-file.size // most)
-            units += [[replace(cast(Any, file), part=part, parts=parts)] for part in range(parts)]
+    for file, size, whole in files:
+        if size > most and not whole:
+            parts = -(-size // most)
+            units += [[(file, part, parts)] for part in range(parts)]
             continue
-        cost = file.size + _OPENING
-        if some and cost > room:
+        if some and size + _OPENING > room:
             units.append(some)
             some, room = [], most
-        some.append(file)
-        room -= cost
+        some.append((file, 0, 1))
+        room -= size + _OPENING
     return [*units, some] if some else units
 
 
-def _shared(folders: Sequence[tuple[str, str | None]]) -> list[Unit]:
-    if not folders:
-        return []
-    of = -(-_SHARES // len(folders))
+def _shared(folders: Sequence[Folder]) -> list[Unit]:
+    of = -(-_SHARES // max(1, len(folders)))
     shares = [Share(name, root, part, of) for name, root in folders for part in range(of)]
-    step = -(-len(shares) // _MOST_UNITS)
+    step = max(1, -(-len(shares) // _MOST_UNITS))
     return [Unit(shares[at : at + step]) for at in range(0, len(shares), step)]
 
 
-def files_of(unit: Unit, where: Storages, raw_files: bool = False) -> Iterator[tuple[DataFile, int, int]]:
-    """The files of a unit, each with the part of its row groups, counted from 0, and how many parts there are."""
-    for one in unit.value:
-        if isinstance(one, FilePart):
-            yield where.data_file(one.path, one.root), one.part, one.parts
-        else:
-            for path, root in _below(one, where, raw_files):
-                yield where.data_file(path, root), 0, 1
-
-
-def _below(share: Share, where: Storages, raw_files: bool) -> Iterator[tuple[str, str]]:
-    pending: list[tuple[str, str | None]] = [(share.path, share.root)]
-    while pending:
-        folders = []
-        for path, root, _, kind, _ in _rows(*pending.pop(), where, raw_files):
-            if kind != FILE:
-                folders.append((path, root))
-            elif zlib.crc32(path.encode("utf-8", "surrogateescape")) % share.of == share.part:
-                yield path, root
-        pending += reversed(folders)
+def files_of(
+    parts: Sequence[Part[Entry] | Share], where: Storages, raw_files: bool = False
+) -> Iterator[Part[DataFile]]:
+    """The files of a unit."""
+    for one in parts:
+        if not isinstance(one, Share):
+            file, part, of = one
+            yield where.data_file(file.path, file.root), part, of
+            continue
+        for file in _walk([(one.path, one.root)], where, raw_files):
+            if zlib.crc32(file.path.encode("utf-8", "surrogateescape")) % one.of == one.part:
+                yield where.data_file(file.path, file.root), 0, 1
 
 
 def part_of(n_row_groups: int, part: int, parts: int) -> range:

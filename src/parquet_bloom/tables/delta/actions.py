@@ -41,7 +41,7 @@ class Vector:
 
     @property
     def id(self) -> str:
-        """Its name in the log: with the path it tells one state of a file from another."""
+        """Its name in the log: with the path it identifies one state of a file."""
         return f"{self.kind}{self.text}" + ("" if self.offset is None else f"@{self.offset}")
 
 
@@ -68,7 +68,7 @@ class Add:
 
 @dataclass(slots=True)
 class Actions:
-    """What one commit, or a part of a checkpoint, says.
+    """The actions of one commit, or of a part of a checkpoint.
 
     removed   (path, vector's id or None) of remove actions
     sidecars  names of further files of a checkpoint
@@ -312,7 +312,7 @@ class State:
 
     @property
     def identity(self) -> str:
-        """What tells the table from another at the same place, made before or after it."""
+        """The identity of the table among all that were at the same place."""
         return str(self.metadata.get("id"))
 
     @property

@@ -197,7 +197,7 @@ def _size(change: Change) -> int | None:
 
 
 def _error_text(error: BaseException) -> str:
-    """What an error says; also the system's reason, which deltalake has on a line further down."""
+    """The text of an error, with the system's reason, which deltalake has on a line further down."""
     reason = _REASON.search(str(error))
     said = first_line(error)
     return said if reason is None or reason[1] in said else f"{said}: {reason[1]}"
@@ -209,7 +209,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 class _Library:
-    """What is taken from deltalake."""
+    """The functions that are used of deltalake."""
 
     def __init__(self) -> None:
         from deltalake import DeltaTable
@@ -255,14 +255,14 @@ def open_delta_table(folder: TableFolder, version: int, identity: str) -> Any:
 
 
 def check_log(folder: TableFolder) -> None:
-    """Raise StorageError where a commit cannot be written, as far as a local disk tells."""
+    """Raise StorageError where a commit cannot be written, as far as a local disk shows that."""
     log = folder.below("_delta_log")
     if log.is_local and os.path.isdir(log.path) and not os.access(log.path, os.W_OK | os.X_OK):
         raise StorageError(folder.at, f"the folder of its log, {log.path}, may not be written to; nothing was changed")
 
 
 def uri_and_options(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
-    """The table's URI and storage options for deltalake. Raises RequestError for storages that it is not given."""
+    """The table's URI and storage options for deltalake. Raises RequestError for storages that it cannot reach."""
     at = folder.at
     if at.is_local:
         return Path(os.path.abspath(at.path)).as_uri(), None
@@ -403,7 +403,7 @@ def _reencoded(library: Any, paths: Sequence[str], folder: Path) -> set[str]:
 
 
 def _written(library: Any, plain: Sequence[str], folder: Path) -> tuple[list[str], list[str]]:
-    """What the log has of adds of these paths, and of removes of them."""
+    """The log's adds of these paths, and its removes of them."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_text("\n".join(map(json.dumps, _EMPTY)))

@@ -57,7 +57,7 @@ class TableFolder:
     roots: Roots
 
     def place(self, name: str, below: str = "") -> Location:
-        """What a name in the log means: URL-encoded, below the table's folder (or one in it) or absolute.
+        """The file of a name in the log: URL-encoded, below the table's folder (or one in it) or absolute.
 
         Raises TableFormatError for a name that leads upwards, or to another storage. Whether an absolute one lies
         below a root is not looked at: see `checked`.

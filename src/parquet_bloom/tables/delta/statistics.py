@@ -1,4 +1,4 @@
-"""What Delta's log says of a file's columns: types, partition values and bounds.
+"""Delta's statistics of a file's columns: types, partition values and bounds.
 
 A log keeps statistics as JSON, or as columns of a checkpoint; neither has values as files have them:
 
@@ -105,7 +105,7 @@ def read_schema(table: object, metadata: Mapping[str, Any], mapping: bool = True
 
 
 class _Reader:
-    """Reads one schema; `columns` grows along the way."""
+    """Reads one schema; `columns` grows meanwhile."""
 
     def __init__(self, mapped: bool) -> None:
         self._mapped = mapped
@@ -322,7 +322,7 @@ def _decoded(text: str) -> Mapping[str, Any]:
 
 
 class Bounds(Mapping[LeafPath, FileBounds]):
-    """The bounds of one file's leaves, read each time somebody asks."""
+    """The bounds of one file's leaves, read on each use."""
 
     def __init__(self, schema: Schema, add: Add) -> None:
         self._schema = schema

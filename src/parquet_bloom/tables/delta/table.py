@@ -1,4 +1,4 @@
-"""A Delta table: its log, found, read, asked and committed to."""
+"""A Delta table: reads its log, and commits to it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _VERSION = b"\1"  # of files of vectors
 
 @dataclass(frozen=True, slots=True)
 class VectorDeletes:
-    """A file's deletes, read when somebody asks; source.snapshot.Deletes.
+    """A file's deletes, read when they are needed; source.snapshot.Deletes.
 
     file    whose rows they are
     stored  rows of that file; None: not known
@@ -319,7 +319,7 @@ def commit_modes_of(folder: TableFolder, add: Add, at: Location, respelled: bool
 
 
 def _lost(add: Add) -> list[str]:
-    """What an entry has beside what deltalake writes, and hints."""
+    """The fields of an entry that deltalake would not write, except hints."""
     tags = {str(name) for name in dict(add.others.get("tags") or ())}
     return sorted({name for name in add.others if name != "tags"} | {f"the tag {tag}" for tag in tags - _HINTS})
 

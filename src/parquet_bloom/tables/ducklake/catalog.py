@@ -34,7 +34,7 @@ _FILE = re.compile(r"(duckdb|sqlite):", re.I)
 
 
 class Kind(NamedTuple):
-    """What a column of the catalog may have in a row."""
+    """The type of a catalog's column."""
 
     name: str
     fits: Callable[[Any], bool]
@@ -105,7 +105,7 @@ class Catalog:
 
 
 class Queries:
-    """What is asked of a catalog within one transaction."""
+    """The queries to a catalog within one transaction."""
 
     def __init__(self, catalog: Catalog, database: Database) -> None:
         self._catalog = catalog
@@ -277,7 +277,7 @@ class Folders:
         return path, False
 
     def location(self, path: str) -> Location:
-        """Where a file lies, whose path is written in full. Raises TableFormatError where no root can hold it."""
+        """The location of a file whose path is written in full. Raises TableFormatError where no root can hold it."""
         if not path.startswith(self.data):
             return self.roots.place(path)
         rest = path.removeprefix(self.data)
@@ -296,7 +296,7 @@ def _closed(folder: str) -> str:
 
 
 def folder_values(path: str) -> dict[str, str | None]:
-    """What the key=value folders of a path say, as DuckDB 1.5 reads them: the first of a key counts.
+    """The values of a path's key=value folders, as DuckDB 1.5 reads them: the first of a key counts.
 
     NULL is __HIVE_DEFAULT_PARTITION__, or NULL in letters of any case, before %XX is undone.
     """

@@ -1,4 +1,4 @@
-"""What a DuckLake catalog says of one file before it is opened: statistics and partition values.
+"""A DuckLake catalog's evidence on one file before it is opened: statistics and partition values.
 
     ducklake_file_column_stats     id   value_count 1000, null_count 0, min '0', max '999', contains_nan NULL
     ducklake_file_partition_value  0    'north'      identity of region: a constant
@@ -85,7 +85,7 @@ def _bounds(one: ColumnStatistics, column: Column, leaf: Leaf, rows: int) -> Fil
 
 
 def _place(text: str | None, column: Column, leaf: Leaf) -> Operand | None:
-    """Where a text lies in the order of a leaf; None where that is not sure."""
+    """The position of a text in the order of a leaf; None where that is not sure."""
     value = literal_of(text, column.type) if text is not None else None
     return _known(value, leaf)
 
@@ -186,7 +186,7 @@ class HashBucket:
     bucket: int | None
 
     def admits(self, leaf: Leaf, operand: Operand) -> bool:
-        """Whether a row may equal the literal; True too where that cannot be told."""
+        """Whether a row may equal the literal; True too where that is unknown."""
         value = operand.lower
         if not operand.known or value != operand.upper:
             return True

@@ -141,7 +141,7 @@ def _parquet(queries: Queries, name: str, columns: Columns, snapshot: int) -> by
 
 
 def _as_texts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """What SQLite has, as DuckDB can cast it: bytes as they are, all else as text."""
+    """Values of SQLite as DuckDB can cast them: bytes as they are, all others as text."""
     columns = []
     for values in zip(*rows, strict=True):
         if any(isinstance(value, bytes) for value in values):
@@ -152,7 +152,7 @@ def _as_texts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
 
 
 def _written(connection: Any, folder: str, select: str, ids: str) -> bytes:
-    """What a query gives, as DuckDB writes it: by way of a folder, which is made for it and removed."""
+    """The result of a query as Parquet, as DuckDB writes it: through a folder, which is made for it and removed."""
     os.mkdir(folder, 0o700)
     try:
         path = os.path.join(folder, "rows.parquet")

@@ -110,7 +110,7 @@ class FileDeletes:
 
     @property
     def rows(self) -> int | None:
-        """How many, where the catalog alone tells; a Parquet file of deletes may hold those of later snapshots too."""
+        """How many, if the catalog has the number; a Parquet file of deletes may hold those of later snapshots too."""
         if self.partial or self.files or not all(0 <= row < self.stored for row in self.inlined):
             return None
         return len(set(self.inlined))
@@ -168,7 +168,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a commit must find unchanged: the rows of the catalog that speak of one file.
+    """The rows of the catalog on one file: a commit must find them unchanged.
 
     path     as the catalog has it
     deletes  id and path of its delete files

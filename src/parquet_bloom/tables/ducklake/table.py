@@ -91,7 +91,7 @@ class _NamedFiles:
         self._rows[posixpath.basename(entry.path)].pop(entry.id, None)
 
     def has(self, path: str) -> bool:
-        """Whether a row may name the file of this full path. A relative one is below a folder that is not looked up."""
+        """Whether a row may name the file of this full path. The folder of a relative one is not resolved."""
         return any(one in (None, path) for one in self._rows[posixpath.basename(path)].values())
 
 
@@ -103,7 +103,7 @@ def has_new_files(queries: Queries, changes: Sequence[Change]) -> bool:
 
 
 def check_new_files(changes: Sequence[Change]) -> None:
-    """Look at each new file once more: what deletes orphaned files may have been there before the commit.
+    """Check each new file once more: a clean-up of orphaned files may have run before the commit.
 
     Raises StorageError, RequestError for a change that a DuckLake table cannot have.
     """

@@ -166,7 +166,7 @@ def translated_errors(table: str, *kept: type[Exception]) -> Iterator[None]:
 
 
 def _error_text(error: Exception) -> str:
-    """What an error says; of pydantic's, what is wrong with which value."""
+    """The text of an error; of pydantic's, each value with its fault."""
     lines = [line.strip() for line in str(error).splitlines()]
     return without_secret("; ".join(lines[:3]) if len(lines) > 2 else first_line(error))
 
@@ -181,7 +181,7 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog as pyiceberg's configuration and these properties tell; none is made. Metadata cannot add any.
+    """Open a catalog by pyiceberg's configuration and these properties; none is made. Metadata cannot add any.
 
     Raises RequestError; StorageError where its database is missing.
     """
@@ -202,7 +202,7 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _check_database(name: str, uri: str) -> None:
-    """Raise StorageError where a file of SQLite is missing, which would be made by being asked."""
+    """Raise StorageError where a file of SQLite is missing, which a query would make."""
     if find_spec("sqlalchemy") is None:
         return  # pyiceberg says what to install
     found = _SQLITE.fullmatch(uri)
@@ -225,7 +225,7 @@ def refresh(table: Table, shown: str) -> None:
 
 @contextmanager
 def released(catalog: Catalog) -> Iterator[None]:
-    """Afterwards a catalog keeps no connection; it opens one when it is asked again.
+    """Afterwards a catalog keeps no connection; the next query opens one.
 
     Otherwise each call would leave one with the database or server, until Python collects garbage. Catalogs of others
     stay open: theirs need not be of use when they were closed.

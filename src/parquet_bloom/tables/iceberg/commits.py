@@ -44,9 +44,10 @@ from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFi
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, translated_errors
+from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of, first_named
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of
 
 # --- a snapshot with other files ------------------------------------------------------------------
 #
@@ -90,7 +91,7 @@ class Swap:
         return self.path == self.old.path
 
     def file(self) -> DataFile:
-        """What the log is to say of the new version."""
+        """The log's entry of the new version."""
         return _file_like(self.old.file, {_PATH: self.path, _FILE_SIZE: self.size, _SPLIT_OFFSETS: self.splits})
 
 
@@ -225,7 +226,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
         self._delete([*self._uncommitted_manifests, *self._written_manifests, *self._written_manifest_lists])
 
     def _clean_all_uncommitted(self) -> None:
-        """pyiceberg calls it for a commit that was refused, which may have landed; who commits looks, and discards."""
+        """pyiceberg calls it for a commit that was refused, which may have landed; the caller of commit checks that."""
 
     def _cleanup_uncommitted(self) -> None:
         """Delete what attempts before the last one wrote, if that is the one which landed."""
@@ -240,7 +241,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
                 self._io.delete(path)
 
     def _validate_concurrency(self) -> None:
-        """`_manifests` looks at the table of each attempt."""
+        """`_manifests` checks the table of each attempt."""
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return []

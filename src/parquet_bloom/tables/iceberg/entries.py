@@ -281,7 +281,7 @@ _ENUMS: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFile
 
 
 class _Source(PyArrowFile):
-    """An Avro file, read once, as a whole: where one is cut off, pyiceberg 0.12 takes what is left for all."""
+    """An Avro file, read once, as a whole: pyiceberg 0.12 takes a file that is cut off for a complete one."""
 
     def __init__(self, io: FileIO, path: str) -> None:
         with io.new_input(path).open() as stream:

@@ -1,4 +1,4 @@
-"""What Iceberg's manifests say of a file's columns: partition values and bounds.
+"""The evidence of Iceberg's manifests on a file's columns: partition values and bounds.
 
     identity               the one value of all rows
     truncate[W]            numbers from v to v + W - 1; texts and bytes that begin with v
@@ -102,7 +102,7 @@ _CUT = 16  # units of a text: what writers cut bounds to unless a table says oth
 
 @dataclass(frozen=True, slots=True)
 class FileMetrics(Mapping[LeafPath, FileBounds]):
-    """What a log says of the leaves of one file; worked out when it is asked for, as queries ask for few.
+    """A log's bounds of the leaves of one file; decoded on use, as queries need few.
 
     file       the manifest's record
     columns    of the table's schema, by leaf
@@ -121,7 +121,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         column = self.columns[path]
-        found = intersection(self._told(column), self.partition.get(path)) if path not in self.doubtful else None
+        found = intersection(self._leaf_bounds(column), self.partition.get(path)) if path not in self.doubtful else None
         if found is None:
             raise KeyError(path)
         return found
@@ -132,7 +132,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _told(self, column: Column) -> FileBounds | None:
+    def _leaf_bounds(self, column: Column) -> FileBounds | None:
         file, number = self.file, column.field_id
         lower, upper = (file.lower_bounds or {}).get(number), (file.upper_bounds or {}).get(number)
         nans = (file.nan_value_counts or {}).get(number)
@@ -147,7 +147,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
 
 
 def intersection(one: FileBounds | None, other: FileBounds | None) -> FileBounds | None:
-    """What two sayings of one leaf tell together."""
+    """The intersection of two bounds of one leaf."""
     if one is None or other is None:
         return one or other
     lows = [b.lower for b in (one, other) if b.lower is not None]
@@ -236,7 +236,7 @@ class HashBucket:
     number: int
 
     def admits(self, leaf: Leaf, operand: Operand) -> bool:
-        """Whether a row may equal the literal; True too where that cannot be told."""
+        """Whether a row may equal the literal; True too where that is unknown."""
         if not operand.known or operand.lower != operand.upper:
             return True
         data = _hashed(operand.lower, leaf)
@@ -261,7 +261,7 @@ def _hashed(place: Any, leaf: Leaf) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEvidence:
-    """What a partition says: values of whole top-level columns, bounds and buckets of leaves.
+    """The evidence of a partition: values of whole top-level columns, bounds and buckets of leaves.
 
     doubtful  leaves of which the log contradicts itself, or leaves open whether it does: only the file tells
     """
@@ -306,7 +306,7 @@ def evidence_of(
     rows: int,
     nulls: Mapping[int, int],
 ) -> PartitionEvidence:
-    """What the partition values of a file say, in the order of its spec's fields.
+    """The evidence of a file's partition values, in the order of its spec's fields.
 
     nulls  field id -> how many the log counts in the file
     """

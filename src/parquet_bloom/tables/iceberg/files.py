@@ -61,7 +61,7 @@ class Files:
         return files
 
     def location(self, path: str) -> Location:
-        """Where a path of the log lies; `roots.check` says whether the log may name it.
+        """The location of a path of the log; `roots.check` says whether the log may name it.
 
         Raises TableFormatError for a path that leads upwards, and a storage that pyarrow does not know, or whose host
         the log would choose.
@@ -115,7 +115,7 @@ class Files:
         return None if isinstance(filesystem, LocalFileSystem) else filesystem
 
     def only(self, table: str) -> Any:
-        """The one storage that all paths asked for so far lie on. Raises TableFormatError for several."""
+        """The one storage of all paths so far. Raises TableFormatError for several."""
         if len(self._used) > 1:
             names = ", ".join(sorted(f"{scheme}://{host}" for scheme, host in self._used))
             raise TableFormatError(table, f"has files on several storages ({names}); only tables on one can be read")

@@ -29,10 +29,10 @@ from parquet_bloom.tables.iceberg.catalogs import (
     translated_errors,
 )
 from parquet_bloom.tables.iceberg.commits import commit, commit_modes_of
+from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.row_deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
 
 # --- commits of the past --------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class IcebergTable:
 
 
 def filter_settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """What a table's properties say of filters; see source.snapshot.Snapshot."""
+    """The settings of filters in a table's properties; see source.snapshot.Snapshot."""
     wishes: dict[str, Any] = {}
     enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
@@ -183,7 +183,7 @@ class _Reading:
         self._java: dict[int | None, bool] = {}  # by snapshot
 
     def _schema(self, at_version: bool) -> Schema:
-        """A version's own schema if one was asked for, else the one that new readers get."""
+        """The schema of the named version, else the one that new readers get."""
         if at_version and self._found is not None and self._found.schema_id is not None:
             return self._log.schemas()[self._found.schema_id]
         return self._log.schema()

@@ -96,7 +96,7 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
 
 
 class NameHistory:
-    """Whose each name is, and was: by all schemas of a table, and its mapping of names (None: it has none).
+    """The fields of each column name, now and in older schemas of a table, and its mapping of names (None: no mapping).
 
     moved  ids of fields of which a name is, or was, another field's of the same group, or which the mapping does not
            have any more; all, where the table has a mapping and not all its schemas, as clean-ups take old ones
@@ -184,7 +184,7 @@ def _field(field: NestedField, mapped: list[MappedField] | None, reused: Collect
 
 
 def _names(entry: MappedField | None) -> list[str]:
-    """The names that an entry has; without the key "names", which may be left out, pyiceberg 0.12 has a class there."""
+    """The names of an entry; where it lacks the optional key "names", pyiceberg 0.12 has a class there."""
     return entry.names if entry is not None and isinstance(entry.names, list) else []
 
 

@@ -1,1 +1,1 @@
-"""How each engine is asked; one module for each, loaded only in a process of its own."""
+"""The adapter of each engine; one module for each, loaded only in a process of its own."""

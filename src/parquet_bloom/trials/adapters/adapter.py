@@ -1,4 +1,4 @@
-"""What an engine is asked here: how many rows hold a value, and the rows that a predicate keeps."""
+"""The protocol of an engine's adapter: count the rows that hold a value, read the rows that a predicate keeps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Column = tuple[str, ...]  # a column of the file, or a struct and its field
 
 
 class CannotAskError(Exception):
-    """There is no way to ask this engine that; the text says why, in a few words."""
+    """This engine cannot run the question; the text says why, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStats:
-    """What an engine tells of a query that it ran.
+    """An engine's own figures of a query that it ran.
 
     read, of  row groups that it read, of how many; None where it does not tell
     note      what else it tells, in words
@@ -45,12 +45,12 @@ class Adapter(Protocol):
         ...
 
     def tell(self, path: str, where: str) -> QueryStats:
-        """What the engine tells of the same query; run once more for it."""
+        """The engine's own figures of the same query; run once more for them."""
         ...
 
 
 def sql_condition(question: str, name: str, values: Sequence[str], contains: str) -> str:
-    """A question as SQL; the name and the values as SQL spells them, `contains` is the function that asks a list."""
+    """A question as SQL; the name and the values as SQL spells them, `contains` is the function for lists."""
     one, *more = values
     if question == CONTAINS:
         return f"{contains}({name}, {one})"

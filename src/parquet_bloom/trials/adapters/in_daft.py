@@ -38,5 +38,5 @@ class Daft:
         return daft.read_parquet(path).where(daft.sql_expr(where)).to_arrow()
 
     def tell(self, path: str, where: str) -> QueryStats:
-        """Daft tells nothing of row groups."""
+        """None: Daft has no figures of row groups."""
         return QueryStats()

@@ -59,7 +59,7 @@ class DataFusion:
 
 
 def _pruned(metrics: list[Any], what: str) -> tuple[int, int] | None:
-    """(row groups looked at, left), summed over files and partitions; None where there is no such metric."""
+    """(row groups checked, remaining), summed over files and partitions; None where there is no such metric."""
     found = [_PRUNED.match(str(metric)) for metric in metrics if metric.name == f"row_groups_pruned_{what}"]
     numbers = [(int(each[1]), int(each[2])) for each in found if each]
     return functools.reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), numbers) if numbers else None

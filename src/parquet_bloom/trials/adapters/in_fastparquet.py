@@ -40,7 +40,7 @@ class FastParquet:
         return pa.Table.from_pandas(rows, preserve_index=False)
 
     def tell(self, path: str, where: str) -> QueryStats:
-        """fastparquet tells nothing of row groups."""
+        """None: fastparquet has no figures of row groups."""
         return QueryStats()
 
 

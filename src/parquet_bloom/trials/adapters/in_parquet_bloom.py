@@ -38,7 +38,7 @@ class ParquetBloom:
         return Scan(path, where).to_table()
 
     def tell(self, path: str, where: str) -> QueryStats:
-        """What `check` says."""
+        """The figures of `check`."""
         verdicts = check(path, where)
         return QueryStats(len(verdicts) - verdicts.skipped, len(verdicts))
 

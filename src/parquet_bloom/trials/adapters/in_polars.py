@@ -39,5 +39,5 @@ class Polars:
         return pl.scan_parquet(path).filter(pl.sql_expr(where)).collect().to_arrow()
 
     def tell(self, path: str, where: str) -> QueryStats:
-        """Polars tells nothing of row groups."""
+        """None: Polars has no figures of row groups."""
         return QueryStats()

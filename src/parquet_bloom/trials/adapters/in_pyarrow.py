@@ -39,5 +39,5 @@ class PyArrow:
         return data.to_table(filter=keep)
 
     def tell(self, path: str, where: str) -> QueryStats:
-        """pyarrow tells nothing of row groups."""
+        """None: pyarrow has no figures of row groups."""
         return QueryStats()

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from other_duckdb import DuckDBError as DuckLakeError
-from other_duckdb import duckdb_with
 
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import operand
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
+from support.duckdb_process import DuckDBError as DuckLakeError
+from support.duckdb_process import duckdb_with
 
 REQUIRED = "PARQUET_BLOOM_REQUIRE_DUCKLAKE"  # set where a test must not be skipped, as in CI
 NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"

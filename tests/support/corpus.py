@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 _WITHOUT_EXPECTATIONS = ("generated_by_peers", "malformed_lab", "placement_lab")
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fetched import fetched
+from support.pip_packages import fetched
 
 Asked = Callable[[str], list[list[Any]]]
 VERSION = "1.5.5"

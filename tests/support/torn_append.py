@@ -5,10 +5,9 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from samples import write_keys
-
 import parquet_bloom
 from parquet_bloom.format.journal import Journal
+from support.samples import write_keys
 
 # A program: an append to the file that is its argument, killed in the middle.
 KILLED = """

@@ -1,4 +1,4 @@
-"""A listener on loopback, to which words of strangers lead: whoever connects to it was believed."""
+"""Loopback: a free port for a server, and a listener to which names of strangers lead: who connects believed them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has at this moment."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 class Listener:

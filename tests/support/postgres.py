@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from ports import free_port
+
+from support.loopback import free_port
 
 JDBC = "/usr/share/java/postgresql.jar"  # of Debian's libpostgresql-jdbc-java
 _BINARIES = Path("/usr/lib/postgresql")

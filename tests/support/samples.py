@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures"
 
 PYARROW = int(pa.__version__.partition(".")[0])  # what a test needs of pyarrow's writer may be newer than what we need

@@ -22,7 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fetched import fetched, unavailable
+
+from support.pip_packages import fetched, unavailable
 
 REQUIRED = "PARQUET_BLOOM_REQUIRE_ICEBERG_SPARK"  # set where a test must not be skipped
 PACKAGES = ("pyspark==3.5.9", "py4j==0.10.9.9", "snowpark-connect-deps-iceberg==1.0.3")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 import click
 
@@ -30,38 +30,50 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
+# --- the session ----------------------------------------------------------------------------------
+#
+# Each command gets a session as its first argument, open while it runs.
 
-def session_options(function: F) -> F:
-    """--master, --conf and --py-files."""
-    function = click.option(
+_SESSION = (
+    click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]"),
+    click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated."),
+    click.option(
         "--py-files",
         multiple=True,
         type=FILE,
         metavar="FILES",
         help="Python code for the executors: .zip, .whl, .py, with commas between; see `spark package`.",
-    )(function)
-    function = click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")(
-        function
-    )
-    return click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")(
-        function
-    )
+    ),
+)
+paths_argument = click.argument("paths", nargs=-1, required=True, type=FILE, metavar="PATHS...")
+
+
+def _decorated(function: Any, decorators: Sequence[Decorator]) -> Any:
+    """A function with decorators, the first of them outermost."""
+    return functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
+
+
+def session_options(function: F) -> F:
+    """--master, --conf and --py-files, as the session that these mean."""
+
+    @functools.wraps(function)
+    def run(*args: Any, master: str | None, conf: Sequence[str], py_files: Sequence[str], **options: Any) -> Any:
+        with _session(master, conf, py_files) as spark:
+            return function(spark, *args, **options)
+
+    return cast(F, _decorated(run, _SESSION))
 
 
 def report_options(function: F) -> F:
     """Those of session_options, --report and --json."""
-    function = click.option("--report", type=FILE, metavar="FILE", help="Write all rows there, as Parquet.")(
-        json_option(function)
-    )
-    return session_options(function)
-
-
-paths_argument = click.argument("paths", nargs=-1, required=True, type=FILE, metavar="PATHS...")
+    report = click.option("--report", type=FILE, metavar="FILE", help="Write all rows there, as Parquet.")
+    return cast(F, _decorated(function, [session_options, report, json_option]))
 
 
 @contextmanager
-def open_session(master: str | None, conf: Sequence[str], py_files: Sequence[str] = ()) -> Iterator[Any]:
+def _session(master: str | None, conf: Sequence[str], py_files: Sequence[str]) -> Iterator[Any]:
     """A session, within which errors of Spark's are one line."""
     from parquet_bloom.spark.failures import in_one_line
     from parquet_bloom.spark.sessions import session
@@ -77,6 +89,16 @@ def open_session(master: str | None, conf: Sequence[str], py_files: Sequence[str
         yield spark
 
 
+# --- rows that a job gives ------------------------------------------------------------------------
+#
+# One frame: some of the rows of a job and sums of all are printed, all are written as a report.
+
+FIRST_FAILED = 5  # failed files that are named; --report FILE has them all
+rows_option = click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Print so many rows."
+)
+
+
 def say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
     """Name the first failed files, then how many there are and where all are; returns the exit status."""
     for error in first:
@@ -90,54 +112,57 @@ def say_failed(failed: int, files: int, first: Sequence[str], written: str | Non
     return 2 if failed else 0
 
 
-_FIRST = 5
-rows_option = click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Print so many rows."
-)
-
-
 @dataclass(frozen=True, slots=True)
 class _Printout:
-    """What a command prints of a job's rows.
+    """The printout of a job's rows.
 
     columns  of the rows that are printed
     sums     name -> expression over all rows
     worth    which rows are printed, as SQL
-    limit    how many of these
-    report   where all rows go, if anywhere
+    is_no    whether these sums are a "no": exit status 1
     """
 
     columns: Sequence[str]
     sums: Mapping[str, str]
-    worth: str
-    limit: int
-    report: str | None
-    as_json: bool
+    worth: str = "true"
+    is_no: Callable[[Mapping[str, Any]], bool] = lambda totals: False
 
 
-def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dict[str, Any], int]:
-    """Print some of the rows that a job gives, and the sums of all; write the report.
+def _rows_command(name: str, printout: _Printout, *decorators: Decorator) -> Callable[[F], click.Command]:
+    """Make a command of a function that gives the rows of a job: (spark, paths, ...) -> DataFrame."""
 
-    returns  the sums, and the status of files that failed
-    """
+    def made(function: F) -> click.Command:
+        @functools.wraps(function)
+        def run(spark: Any, limit: int, report: str | None, as_json: bool, **options: Any) -> int:
+            return _print_rows(spark, functools.partial(function, spark, **options), printout, limit, report, as_json)
+
+        options = [paths_argument, *decorators, rows_option, report_options]
+        return click.command(name, cls=Command)(_decorated(run, options))
+
+    return made
+
+
+def _print_rows(
+    spark: Any, job: Callable[[], Any], printout: _Printout, limit: int, report: str | None, as_json: bool
+) -> int:
+    """Print some of the rows that a job gives, and the sums of all; write the report. Returns the exit status."""
     from parquet_bloom.spark.frames import refuse_existing, write_report
 
-    report = printed.report
     name = f"spark {click.get_current_context().info_name}"
     with watched(spark, name):
         if report is not None:
             refuse_existing(spark, report)
         frame = job().persist()
-        named = [f"{expression} `{name}`" for name, expression in printed.sums.items()]
+        named = [f"{expression} `{name}`" for name, expression in printout.sums.items()]
         totals = (
             frame.selectExpr(*named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files").head().asDict()
         )
-        errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
-        worth = frame.filter("error IS NULL").filter(printed.worth)
-        rows = worth.select(*printed.columns).limit(printed.limit).collect()
+        errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(FIRST_FAILED).collect()]
+        worth = frame.filter("error IS NULL").filter(printout.worth)
+        rows = worth.select(*printout.columns).limit(limit).collect()
         if report is not None:
             write_report(spark, frame, report)
-    if printed.as_json:
+    if as_json:
         print_json(
             name.replace(" ", "-"),
             {**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report},
@@ -146,11 +171,12 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
         from parquet_bloom.report.text import plural, print_table
 
         if rows and not quiet():
-            print_table(printed.columns, _cells(rows))
-        say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in printed.sums)]))
+            print_table(printout.columns, _cells(rows))
+        say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in printout.sums)]))
         if report is not None:
             say(f"report: {report}")
-    return totals, say_failed(totals["failed"], totals["files"], errors, report)
+    status = say_failed(totals["failed"], totals["files"], errors, report)
+    return status or int(printout.is_no(totals))
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
@@ -158,65 +184,70 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [["" if cell is None else cell for cell in row] for row in rows]
 
 
-@click.command("inspect", cls=Command)
-@paths_argument
-@columns_options
-@table_options
-@rows_option
-@report_options
+_STAGES = ("no rows", "literal", "partition", "bounds", "filter")
+_SKIPPED = "count_if(row_group IS NOT NULL AND skipped AND decided_by = '{}')"
+_INSPECT = _Printout(
+    ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"],
+    {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"},
+)
+_VERIFY = _Printout(
+    ["path", "row_group", "column", "spec", "status", "missed", "reason"],
+    {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")},
+    "status <> 'right'",
+    lambda totals: bool(totals["wrong"]),
+)
+_CHECK = _Printout(
+    ["path", "row_group", "rows", "size", "reason"],
+    {
+        "row groups": "count(row_group)",
+        "kept": "count_if(NOT skipped)",
+        **{f"skipped by {stage}": _SKIPPED.format(stage) for stage in _STAGES},
+        "files not opened": "count_if(row_group IS NULL AND error IS NULL)",
+    },
+    "NOT skipped",
+    lambda totals: not totals["kept"],
+)
+_PRUNE = _Printout(
+    ["path", "row_groups", "rows", "size"],
+    {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"},
+    is_no=lambda totals: not totals["left"],
+)
+_PREDICATE = (
+    click.argument("predicate", metavar="PREDICATE"),
+    raw_files_option,
+    table_options,
+    range_option,
+)
+_SAMPLE = click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
+
+
+@_rows_command("inspect", _INSPECT, columns_options, table_options)
 def inspect(
+    spark: Any,
     paths: tuple[str, ...],
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
-    limit: int,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
-    report: str | None,
-    as_json: bool,
     **options: Unpack[TableOptions],
-) -> int:
-    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
+) -> Any:
+    """List filters: their places, fill and problems; --report FILE for all of them.
 
     \b
     parquet-bloom spark inspect events/ --column trace_id --report filters.parquet
     """
     from parquet_bloom.spark import inspect_filters
 
-    shown = ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"]
-    sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
-    with open_session(master, conf, py_files) as spark:
-        job = functools.partial(
-            inspect_filters,
-            spark,
-            paths,
-            none_if_empty(columns),
-            none_if_empty(exclude),
-            **options,
-        )
-        return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
+    return inspect_filters(spark, paths, none_if_empty(columns), none_if_empty(exclude), **options)
 
 
-@click.command("verify", cls=Command)
-@paths_argument
-@columns_options
-@click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
-@table_options
-@rows_option
-@report_options
+@_rows_command("verify", _VERIFY, columns_options, _SAMPLE, table_options)
 def verify(
+    spark: Any,
     paths: tuple[str, ...],
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     sample: int | None,
-    limit: int,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
-    report: str | None,
-    as_json: bool,
     **options: Unpack[TableOptions],
-) -> int:
+) -> Any:
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
@@ -226,42 +257,11 @@ def verify(
     """
     from parquet_bloom.spark import verify_filters
 
-    shown = ["path", "row_group", "column", "spec", "status", "missed", "reason"]
-    sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
-    with open_session(master, conf, py_files) as spark:
-        job = functools.partial(
-            verify_filters,
-            spark,
-            paths,
-            none_if_empty(columns),
-            none_if_empty(exclude),
-            sample,
-            **options,
-        )
-        totals, status = _finish(spark, job, _Printout(shown, sums, "status <> 'right'", limit, report, as_json))
-    return status or (1 if totals["wrong"] else 0)
+    return verify_filters(spark, paths, none_if_empty(columns), none_if_empty(exclude), sample, **options)
 
 
-@click.command("check", cls=Command)
-@paths_argument
-@click.argument("predicate", metavar="PREDICATE")
-@raw_files_option
-@table_options
-@range_option
-@rows_option
-@report_options
-def check(
-    paths: tuple[str, ...],
-    predicate: str,
-    range_values: int,
-    limit: int,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
-    report: str | None,
-    as_json: bool,
-    **options: Unpack[ReadOptions],
-) -> int:
+@_rows_command("check", _CHECK, *_PREDICATE)
+def check(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int, **options: Unpack[ReadOptions]) -> Any:
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
     Exit status 1 if no row group of any file can match.
@@ -271,45 +271,11 @@ def check(
     """
     from parquet_bloom.spark import check as function
 
-    shown = ["path", "row_group", "rows", "size", "reason"]
-    skipped = ("no rows", "literal", "partition", "bounds", "filter")
-    sums = {"row groups": "count(row_group)", "kept": "count_if(NOT skipped)"}
-    by = "count_if(row_group IS NOT NULL AND skipped AND decided_by = '{}')"
-    sums |= {f"skipped by {stage}": by.format(stage) for stage in skipped}
-    sums["files not opened"] = "count_if(row_group IS NULL AND error IS NULL)"
-    with open_session(master, conf, py_files) as spark:
-        job = functools.partial(
-            function,
-            spark,
-            paths,
-            predicate,
-            range_values=range_values,
-            **options,
-        )
-        totals, status = _finish(spark, job, _Printout(shown, sums, "NOT skipped", limit, report, as_json))
-    return status or (0 if totals["kept"] else 1)
+    return function(spark, paths, predicate, range_values=range_values, **options)
 
 
-@click.command("prune", cls=Command)
-@paths_argument
-@click.argument("predicate", metavar="PREDICATE")
-@raw_files_option
-@table_options
-@range_option
-@rows_option
-@report_options
-def prune(
-    paths: tuple[str, ...],
-    predicate: str,
-    range_values: int,
-    limit: int,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
-    report: str | None,
-    as_json: bool,
-    **options: Unpack[ReadOptions],
-) -> int:
+@_rows_command("prune", _PRUNE, *_PREDICATE)
+def prune(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int, **options: Unpack[ReadOptions]) -> Any:
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
     Exit status 1 if there are none.
@@ -319,19 +285,12 @@ def prune(
     """
     from parquet_bloom.spark import prune as function
 
-    shown = ["path", "row_groups", "rows", "size"]
-    sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
-    with open_session(master, conf, py_files) as spark:
-        job = functools.partial(
-            function,
-            spark,
-            paths,
-            predicate,
-            range_values=range_values,
-            **options,
-        )
-        totals, status = _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))
-    return status or (0 if totals["left"] else 1)
+    return function(spark, paths, predicate, range_values=range_values, **options)
+
+
+# --- rows of the files, and their index -----------------------------------------------------------
+#
+# Commands that print something else than rows of a report.
 
 
 @click.command("read", cls=Command)
@@ -345,15 +304,13 @@ def prune(
 @rows_option
 @session_options
 def read(
+    spark: Any,
     paths: tuple[str, ...],
     where: str,
     columns: str | None,
     output: str | None,
     range_values: int,
     limit: int,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
     **options: Unpack[ReadOptions],
 ) -> int:
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
@@ -368,23 +325,15 @@ def read(
     from parquet_bloom.spark.storages import storages
 
     names = [name.strip() for name in columns.split(",")] if columns else None
-    with open_session(master, conf, py_files) as spark:
-        with watched(spark, "spark read"):
-            frame = job(
-                spark,
-                paths,
-                where,
-                names,
-                range_values=range_values,
-                **options,
-            )
-            if output is not None:
-                frame.write.parquet(storages(spark, (), output).absolute(output))
-                return 0
-            rows = frame.limit(limit + 1).collect()
-        print_table(frame.columns, _cells(rows[:limit]))
-        if len(rows) > limit:
-            aside(f"... the first {limit}; give --limit, or --output for all")
+    with watched(spark, "spark read"):
+        frame = job(spark, paths, where, names, range_values=range_values, **options)
+        if output is not None:
+            frame.write.parquet(storages(spark, (), output).absolute(output))
+            return 0
+        rows = frame.limit(limit + 1).collect()
+    print_table(frame.columns, _cells(rows[:limit]))
+    if len(rows) > limit:
+        aside(f"... the first {limit}; give --limit, or --output for all")
     return 0
 
 
@@ -401,12 +350,10 @@ def read(
 @table_options
 @session_options
 def index(
+    spark: Any,
     paths: tuple[str, ...],
     columns: tuple[str, ...],
     output: str,
-    master: str | None,
-    conf: tuple[str, ...],
-    py_files: tuple[str, ...],
     items: int,
     probability: float,
     overwrite: bool,
@@ -420,7 +367,7 @@ def index(
     from parquet_bloom.report.text import size
     from parquet_bloom.spark import build_zone_index
 
-    with open_session(master, conf, py_files) as spark, watched(spark, "spark index"):
+    with watched(spark, "spark index"):
         rows = build_zone_index(
             spark, paths, list(columns), output, items=items, probability=probability, overwrite=overwrite, **options
         ).collect()

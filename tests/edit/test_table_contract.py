@@ -1,0 +1,141 @@
+"""What a commit of filters promises, of tables of every kind: rows stay for everybody, and so does what others commit.
+
+The kinds and their verbs are in support/table_kinds.py. What is peculiar to a format, or to a moment within its commit,
+stands in test_on_delta.py, test_on_iceberg.py, test_on_ducklake.py and in tests/tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.table_kinds import KINDS, Kind, N, in_order, rows_of
+
+import parquet_bloom as pb
+from parquet_bloom.errors import TableFormatError
+
+FILES = 3
+WAYS = [
+    pytest.param(name, way, marks=[pytest.mark.smoke] if way is None else [], id=f"{name} {way or 'default'}")
+    for name, kind in KINDS.items()
+    for way in kind.commit_modes
+]
+ONCE = list(KINDS)
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
+    """A table of a kind, with three files."""
+    made = KINDS[request.param](tmp_path)
+    for seed in range(FILES):
+        made.append(seed)
+    yield made
+    made.close()
+
+
+def all_agree(table: Kind, rows: list[str]) -> None:
+    assert table.rows() == rows, "its own library"
+    assert in_order(table.read_by_us()) == rows
+    for other in table.read_by_others():
+        assert in_order(other) == rows, "another program, which trusts the log's sizes"
+
+
+def meanwhile(action: Callable[[], object]) -> Callable[[pb.Progress], None]:
+    """A callback that acts once, when the first file is done."""
+    done: list[int] = []
+
+    def progress(p: pb.Progress) -> None:
+        if p.files_done == 1 and not done:
+            done.append(1)
+            action()
+
+    return progress
+
+
+@pytest.mark.parametrize(("table", "way"), WAYS, indirect=["table"])
+def test_rows_stay_and_filters_come_and_go(table: Kind, way: str | None) -> None:
+    before, old = table.rows(), table.version()
+    report = table.add(["id"], commit=way)
+    assert [(c.version, c.files, c.same_path) for c in report.commits] == [
+        (table.version(), FILES, FILES if way == "same-path" else 0)
+    ]
+    assert report.failed == []
+    assert table.filtered() == [{"id"}] * FILES
+    all_agree(table, before)
+    assert table.rows(old) == before, "the version before reads as it did"
+    filtered = table.version()
+    assert table.add(["id"], commit=way).commits == [], "there is nothing to commit"
+    assert table.version() == filtered
+    removed = table.remove(commit=way)
+    assert [(c.files, c.same_path) for c in removed.commits] == [(FILES, FILES if way == "same-path" else 0)]
+    all_agree(table, before)
+    for version in (old, filtered):
+        assert table.rows(version) == before
+    assert table.remove(commit=way).commits == [], "no live file has a filter"
+
+
+@pytest.mark.parametrize("table", ONCE, indirect=True)
+def test_a_dry_run_says_how_and_writes_nothing(table: Kind) -> None:
+    files, version = table.data_files(), table.version()
+    report = table.add(["id"], dry_run=True)
+    assert [(file.way, file.planned.keys()) for file in report.files] == [("new-path", {"id"})] * FILES
+    assert report.commits == []
+    assert (table.data_files(), table.version()) == (files, version)
+
+
+@pytest.mark.parametrize("table", ONCE, indirect=True)
+def test_commits_of_so_many_files_are_whole_each(table: Kind) -> None:
+    before = table.rows()
+    report = table.add(["id"], files_per_commit=2)
+    assert [commit.files for commit in report.commits] == [2, 1]
+    for commit in report.commits:
+        if commit.version:  # DuckLake's snapshots have numbers of its own
+            assert table.rows(commit.version) == before
+    all_agree(table, before)
+
+
+@pytest.mark.parametrize("table", ONCE, indirect=True)
+def test_a_check_of_the_table_uses_the_filters(table: Kind) -> None:
+    known = sorted(rows_of(1)["id"].to_pylist())[N // 2]
+    absent = next(i for i in range(known + 1, known + 99))
+    assert table.row_groups_read(f"id = {absent}") == FILES, "bounds admit it"
+    table.add(["id"])
+    assert table.row_groups_read(f"id = {absent}") == 0
+    assert table.row_groups_read(f"id = {known}") == 1
+
+
+# --- others commit while filters are built --------------------------------------------------------
+
+OTHERS: dict[str, Callable[[Kind], object]] = {
+    "append": lambda table: table.append(9),
+    "delete": lambda table: table.delete("n7"),
+    "rewrite": lambda table: table.rewrite(),
+    "add": lambda table: table.add(["name"]),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize(("table", "way"), WAYS, indirect=["table"])
+def test_what_others_commit_meanwhile_stays(table: Kind, way: str | None, other: str) -> None:
+    seeds = [*range(FILES), *([9] if other == "append" else [])]
+    rows = [row for seed in seeds for row in in_order(rows_of(seed))]
+    expected = sorted(row for row in rows if other != "delete" or not row.endswith("'n7')"))
+    report = table.add(["id"], commit=way, progress=meanwhile(lambda: OTHERS[other](table)))
+    assert report.failed == []
+    all_agree(table, expected)
+    live = table.filtered()
+    came = other == "append"  # a file that came is the next run's
+    assert sum("id" in columns for columns in live) >= len(live) - came
+    if other == "add":
+        assert live == [{"id", "name"}] * FILES
+    named = table.named()
+    assert named is None or table.data_files() <= named, "what was built for files that are gone is gone too"
+
+
+def test_ducklakes_files_do_not_grow(tmp_path: Path) -> None:
+    table = KINDS["ducklake"](tmp_path)
+    table.append(0)
+    with pytest.raises(TableFormatError, match="none of its files can be changed so: .*; leave out commit="):
+        table.add(["id"], commit="same-path")
+    table.close()

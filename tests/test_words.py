@@ -1,0 +1,170 @@
+"""Names and first lines use the field's words, and docstrings describe only fields and parameters that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import parquet_bloom
+
+PACKAGE = Path(parquet_bloom.__file__).resolve().parent
+# Words of everyday speech that say nothing of the field; DESIGN's language has a noun or a verb for each use.
+BANNED = frozenset(
+    (
+        "asked",
+        "given",
+        "held",
+        "left",
+        "look",
+        "looked",
+        "looks",
+        "spot",
+        "spots",
+        "tell",
+        "tells",
+        "told",
+        "way",
+        "ways",
+        "whoever",
+        "wish",
+        "wished",
+        "wishes",
+        "worked",
+    )
+)
+ALLOWED = {  # (module, name of the function or class; "" for the module) -> why
+    ("kernels.intrinsics", "rotl"): "to the left, as bits go",
+    ("predicates.bind", "terms_of"): "from left to right, in the text",
+    ("predicates.tree", "leaves_of"): "from left to right, in the text",
+    ("predicates.text", "_joined"): "sqlglot's tree leans to the left",
+    ("report.page.pictures", "strip"): "from left to right, on the page",
+}
+ALLOWED_NAMES = {  # function or class -> why
+    "tell": "of engines' adapters, as engines tell figures of a query",
+}
+SUBJECTS = frozenset(("what", "where", "who", "whose", "which"))  # of a first sentence
+
+
+class Item:
+    """A module, class or function: where it stands, its name, its docstring."""
+
+    def __init__(self, module: str, node: ast.AST) -> None:
+        self.module, self.node = module, node
+        self.name = "" if isinstance(node, ast.Module) else node.name  # type: ignore[attr-defined]
+        self.docstring = ast.get_docstring(node) or ""  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.name}"
+
+
+def items() -> Iterator[Item]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "_thrift" not in path.parts:
+            module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                    yield Item(module, node)
+
+
+ITEMS = list(items())
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", text.lower()))
+
+
+def test_names_have_none_of_the_banned_words() -> None:
+    parts = ((item, words(re.sub(r"([a-z])([A-Z])", r"\1 \2", item.name))) for item in ITEMS)
+    found = {
+        f"{item}": sorted(bad) for item, all_of in parts if (bad := all_of & BANNED) and item.name not in ALLOWED_NAMES
+    }
+    assert found == {}
+
+
+def test_first_lines_have_none_of_the_banned_words() -> None:
+    found = {}
+    for item in ITEMS:
+        first = re.sub(r"`[^`]*`|\"[^\"]*\"", "", item.docstring.split("\n")[0])  # names and texts stay as they are
+        if (bad := words(first) & BANNED) and (item.module, item.name) not in ALLOWED:
+            found[str(item)] = (sorted(bad), item.docstring.split("\n")[0])
+    assert found == {}
+
+
+def test_no_first_line_begins_with_a_question_word() -> None:
+    first = ((item, item.docstring.split()[0].lower() if item.docstring else "") for item in ITEMS)
+    assert [str(item) for item, word in first if word in SUBJECTS] == []
+
+
+@pytest.mark.parametrize("place", ALLOWED, ids=str)
+def test_each_exception_is_met(place: tuple[str, str]) -> None:
+    module, name = place
+    lines = [one.docstring.split("\n")[0] for one in ITEMS if (one.module, one.name) == (module, name)]
+    assert any(words(line) & BANNED for line in lines), "an exception that nothing needs goes"
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+FIELD = re.compile(r"(\w+(?:, \w+)*)  +\S")
+NO_FIELD = frozenset({"returns", "source", "traps"})  # sections that are laid out as fields are
+
+
+def described(docstring: str) -> Iterator[str]:
+    """Names at the margin of a docstring with their text two or more blanks behind, as in a list of fields."""
+    for line in docstring.split("\n")[1:]:
+        if (found := FIELD.match(line)) is not None:
+            yield from (name for name in found[1].split(", ") if name.lower() not in NO_FIELD)
+
+
+def known_names(node: ast.ClassDef) -> set[str]:
+    """The fields of a class, its methods, the parameters of __init__ and what methods set."""
+    names = {
+        part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    }
+    names |= {
+        part.id
+        for one in node.body
+        if isinstance(one, ast.Assign)
+        for part in one.targets
+        if isinstance(part, ast.Name)
+    }
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef):
+            names.add(part.name)
+            if part.name == "__init__":
+                every = [*part.args.args, *part.args.kwonlyargs, part.args.kwarg]
+                names |= {one.arg for one in every if one is not None}
+            names |= {
+                one.attr
+                for one in ast.walk(part)
+                if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self"
+            }
+    return names
+
+
+def test_fields_that_docstrings_describe_exist() -> None:
+    classes = {item.name: item.node for item in ITEMS if isinstance(item.node, ast.ClassDef)}
+
+    def with_bases(node: ast.ClassDef) -> set[str]:
+        names = known_names(node)
+        for base in node.bases:
+            name = (
+                base.id
+                if isinstance(base, ast.Name)
+                else base.value.id
+                if isinstance(base, ast.Subscript) and isinstance(base.value, ast.Name)
+                else ""
+            )
+            if name in classes and classes[name] is not node:
+                names |= with_bases(classes[name])
+        return names
+
+    stale = []
+    for item in ITEMS:
+        if isinstance(item.node, ast.ClassDef):
+            names = with_bases(item.node)
+            stale += [f"{item}: {name}" for name in described(item.docstring) if name not in names]
+    assert stale == []
