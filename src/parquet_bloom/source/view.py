@@ -164,7 +164,7 @@ _SCHEMAS = 8  # of files, that a table's names keep
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """Where files of one schema have the fields of their table.
+    """The places of a table's fields in files of one schema.
 
     own      TableFile.fields of these files
     matches  by the name of the table's field
@@ -180,7 +180,7 @@ class _Matched:
 
     @classmethod
     def of(cls, snapshot: Snapshot, file: TableFile, schema: Sequence[SchemaElement]) -> _Matched:
-        """Raises TableFormatError where it cannot be told which column of the file is meant."""
+        """Match the fields. Raises TableFormatError if the columns of the file are ambiguous."""
         found = matches(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
         fields = {field.name: field for field in snapshot.fields}
         by_name = dict(zip(fields, found, strict=True))

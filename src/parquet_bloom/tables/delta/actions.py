@@ -1,4 +1,4 @@
-"""The actions of a Delta log that tell which files live: of commits (JSON) and checkpoints (Parquet), and replayed.
+"""The actions of a Delta log that name the live files: of commits (JSON) and checkpoints (Parquet), and replayed.
 
     checkpoint -> Actions, Actions, ...
     commits    -> Actions, Actions, ...  -> replay -> State: protocol, metadata, live files
