@@ -103,11 +103,11 @@ class Source(Pinned):
             self._self, predicate, column=column, values=values, count_hits=count_hits, index=self.index, **how
         )
 
-    def count(self, predicate: Any = None, **options: Unpack[AskOptions]) -> int:
+    def count(self, predicate: Any = None, *, from_log: bool = True, **options: Unpack[AskOptions]) -> int:
         """How many rows match: parquet_bloom.count."""
         from parquet_bloom.read import count
 
-        return count(self._self, predicate, index=self.index, **self._asking(options))
+        return count(self._self, predicate, index=self.index, from_log=from_log, **self._asking(options))
 
     def read_table(self, predicate: Any = None, columns: Columns = None, **options: Unpack[AskOptions]) -> pa.Table:
         """The rows that match: parquet_bloom.read_table."""

@@ -121,13 +121,16 @@ def count(
     filesystem: Any = None,
     *,
     index: Index = None,
+    from_log: bool = True,
     **options: Unpack[SearchOptions],
 ) -> int:
     """Count the rows that match; only row groups that footer and filters do not decide are read.
 
-    Arguments and errors as read_table has them.
+    from_log    without a predicate, a table's log tells how many rows its files have; files are opened where the log
+                has no exact count of rows or of deletes. False: each file is opened
+    Other arguments and errors as read_table has them.
     """
-    return scan_of(source, predicate, filesystem, decide_true=True, index=index, **options).count()
+    return scan_of(source, predicate, filesystem, decide_true=True, index=index, **options).count(from_log)
 
 
 def _one_of(predicate: Any, filters: Any) -> Any:

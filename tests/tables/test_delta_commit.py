@@ -31,8 +31,8 @@ from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, Table, TableFile
 from parquet_bloom.tables.delta import commit
 from parquet_bloom.tables.delta import table as delta
+from parquet_bloom.tables.delta.actions import _is_deep
 from parquet_bloom.tables.delta.commit import reencoded_paths
-from parquet_bloom.tables.delta.log import _is_deep
 
 WAYS = ("new-path", "same-path")
 
@@ -242,6 +242,10 @@ def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
     )
     assert reencoded_paths(Later(), ["a.parquet", "p=1/a.parquet"]) == {"p=1/a.parquet"}
     assert reencoded_paths(Later(), []) == set()
+    rng, letters = random.Random(5), "aZ09_-.=/ %+~'é,;&"
+    many = ["x" + "".join(rng.choices(letters, k=rng.randint(1, 6))) for _ in range(300)]
+    alone = {path for path in many if reencoded_paths(commit.deltalake(), [path])}
+    assert alone == reencoded_paths(commit.deltalake(), many), "names of one shape are tried once"
     root = table_at(tmp_path)
     monkeypatch.setattr(delta, "deltalake", Later)
     with pytest.raises(TableFormatError, match="its path is written in a way that deltalake would change"):

@@ -18,7 +18,7 @@ from support import delta_tables as made
 
 import parquet_bloom as pb
 from parquet_bloom.source.snapshot import FileBounds
-from parquet_bloom.tables.delta.log import Add
+from parquet_bloom.tables.delta.actions import Add
 from parquet_bloom.tables.delta.statistics import Bounds, read_schema, rows_of
 
 STAMP = dt.datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)

@@ -9,7 +9,7 @@ from parquet_bloom.edit.plan import Request, SkippedColumn
 from parquet_bloom.errors import RefusedTypeError, RequestError
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.format.schema import Leaf, find_leaf, is_pattern, match_leaves, select_leaves
-from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.view import FileNames, TableNames
 
 LACKS = "the file was written before the column was added"
@@ -19,6 +19,10 @@ _LEVELS = {"list", "element", "key_value", "item"}  # names between a list and i
 
 class TableColumns(TableNames):
     """The columns of a table, as requests name them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._wanted: tuple[Request, list[Leaf]] | None = None
 
     def check(self, request: Request) -> None:
         """Raise UnknownColumnError, RefusedTypeError for a column that no file of the table can have a filter on."""
@@ -33,7 +37,9 @@ class TableColumns(TableNames):
 
     def request_for(self, request: Request, file: TableFile, names: FileNames) -> tuple[Request, list[SkippedColumn]]:
         """A request over one file's own names, and the columns that were named and cannot have a filter there."""
-        wanted = select_leaves(self.leaves, request.columns, request.exclude)
+        if self._wanted is None or self._wanted[0] is not request:  # the same for all files of a call
+            self._wanted = request, select_leaves(self.leaves, request.columns, request.exclude)
+        wanted = self._wanted[1]
         rates = self._rates(request, names)
         if request.columns is None:  # those that the table dropped get none either
             chosen = {names.here[leaf.path].name for leaf in wanted if leaf.path in names.here}

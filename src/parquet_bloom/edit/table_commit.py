@@ -175,6 +175,7 @@ class _Run(Generic[R]):
         self._wanted: set[str] = set()  # paths of files to work on, of all snapshots so far
         self._pending: list[_Pending[R]] = []  # in files, and not in a version yet
         self._new: dict[str, Location] = {}  # by path: files that an error or a signal has to remove
+        self._modes: tuple[Snapshot, Mapping[str, CommitModes]] | None = None
 
     def work(self, snapshot: Snapshot, meter: Meter) -> None:
         """Until every file is done, or an error."""
@@ -191,6 +192,7 @@ class _Run(Generic[R]):
                 self._commit(snapshot)
             except ConflictError as error:
                 conflicts += 1
+                self._modes = None
                 if conflicts == _CONFLICTS:
                     raise self._conflict_error(error) from error
                 snapshot = self._rebase()
@@ -200,8 +202,13 @@ class _Run(Generic[R]):
                 return
             snapshot, conflicts = self._table.snapshot(stored_only=True), 0
 
+    def _modes_of(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
+        if self._modes is None or self._modes[0] is not snapshot:
+            self._modes = snapshot, self._table.commit_modes(snapshot)
+        return self._modes[1]
+
     def _refuse_whole(self, snapshot: Snapshot) -> None:
-        ways = self._table.commit_modes(snapshot)
+        ways = self._modes_of(snapshot)
         chosen = [commit_mode_of(ways[file.path], self._how.way) for file in snapshot.files]
         if chosen and all(way is None for way, _ in chosen):
             if self._how.way is not None and any(ways[file.path].default for file in snapshot.files):
@@ -211,7 +218,7 @@ class _Run(Generic[R]):
 
     def _gather(self, snapshot: Snapshot, meter: Meter) -> bool:
         """Rewrite files until a commit is full; True if all are done."""
-        ways, work = self._table.commit_modes(snapshot), self._work_on(snapshot)
+        ways, work = self._modes_of(snapshot), self._work_on(snapshot)
         for file in snapshot.files:
             if file.path in self._seen or file.path not in self._wanted:
                 continue

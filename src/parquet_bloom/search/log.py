@@ -11,7 +11,7 @@ Files without a log have a NoLog, which excludes nothing: a search sees the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -53,20 +53,24 @@ _ABSENT: dict[Domain, Any] = {"integer": 0, "float": 0.0, "bytes": b""}  # what 
 _NOTHING = FileBounds()
 
 
-def log_outcomes(bound: Bound, files: Sequence[TableFile], nan: str) -> tuple[Masks, list[str | None]]:
+def log_outcomes(
+    bound: Bound, files: Sequence[TableFile], nan: str, memory: dict[Any, Any] | None = None
+) -> tuple[Masks, list[str | None]]:
     """The outcomes of a predicate over each file's rows by the log alone, and the evidence that made TRUE impossible.
 
-    bound  to the leaves of the table's schema
+    bound   to the leaves of the table's schema
+    memory  of these files' snapshot: statistics of a leaf are read once
     """
     # All evidence decides which files are closed. Constants and buckets alone then say what closed each: if these do
     # not, it was bounds, or both together.
-    constants = _Constants()
-    found = _outcomes(bound, files, nan, constants.or_bounds)
+    known = _Statistics(files, {} if memory is None else memory)
+    found = _outcomes(bound, files, nan, known.or_bounds)
     stages: list[str | None] = [None] * len(files)
-    closed = np.flatnonzero((found & TRUE) == 0).tolist()
-    if closed:
-        by_partition = _outcomes(bound, [files[i] for i in closed], nan, constants.of)
-        for i, outcome in zip(closed, by_partition.tolist(), strict=True):
+    closed = np.flatnonzero((found & TRUE) == 0)
+    if len(closed):
+        some = [files[i] for i in closed.tolist()]
+        by_partition = _outcomes(bound, some, nan, lambda leaf: _taken(known.of_constants(leaf), closed))
+        for i, outcome in zip(closed.tolist(), by_partition.tolist(), strict=True):
             stages[i] = "bounds" if outcome & TRUE else "partition"
     return found, stages
 
@@ -94,20 +98,53 @@ def contradicts(scalar: pa.Scalar, own: ColumnStatistics, leaf: Leaf, rows: NDAr
     return bool((there & denied_by).any())
 
 
-Said = Callable[[TableFile, Leaf], FileBounds]  # of a leaf in a file
-
-
-def _outcomes(bound: Bound, files: Sequence[TableFile], nan: str, said: Said) -> Masks:
+def _outcomes(
+    bound: Bound, files: Sequence[TableFile], nan: str, statistics: Callable[[Leaf], ColumnStatistics]
+) -> Masks:
     masks = []
-    known: dict[tuple[str, ...], ColumnStatistics] = {}
     for term in terms_of(bound):
         if isinstance(term, Opaque):
             masks.append(term_masks(term, unknown_statistics(len(files)), nan))
-            continue
-        if term.leaf.path not in known:
-            known[term.leaf.path] = _statistics(term.leaf, [said(file, term.leaf) for file in files])
-        masks.append(_bucketed(term, term_masks(term, known[term.leaf.path], nan), files))
+        else:
+            masks.append(_bucketed(term, term_masks(term, statistics(term.leaf), nan), files))
     return combine(bound, masks, len(files))
+
+
+_LEAVES = 32  # whose statistics a snapshot keeps
+
+
+class _Statistics:
+    """Statistics of leaves in all files of a snapshot, each read once.
+
+    memory  of the snapshot: (kind, leaf's path) -> ColumnStatistics
+    """
+
+    def __init__(self, files: Sequence[TableFile], memory: dict[Any, Any]) -> None:
+        self._files, self._memory = files, memory
+        self._constants = _Constants()
+
+    def or_bounds(self, leaf: Leaf) -> ColumnStatistics:
+        """By partition values, or else by bounds."""
+        return self._of("bounds", leaf, self._constants.or_bounds)
+
+    def of_constants(self, leaf: Leaf) -> ColumnStatistics:
+        """By partition values alone."""
+        return self._of("constants", leaf, self._constants.of)
+
+    def _of(self, kind: str, leaf: Leaf, said: Callable[[TableFile, Leaf], FileBounds]) -> ColumnStatistics:
+        key = kind, leaf.path
+        found: ColumnStatistics | None = self._memory.get(key)
+        if found is None:
+            found = _statistics(leaf, [said(file, leaf) for file in self._files])
+            if len(self._memory) >= _LEAVES:
+                self._memory.clear()
+            self._memory[key] = found
+        return found
+
+
+def _taken(of: ColumnStatistics, at: NDArray[np.int64]) -> ColumnStatistics:
+    """The statistics of some files."""
+    return ColumnStatistics(*(getattr(of, field.name)[at] for field in fields(of)))
 
 
 class _Constants:
@@ -172,7 +209,7 @@ def _bounds(values: Sequence[Any], domain: Domain | None) -> tuple[NDArray[Any],
 
 def _bucketed(term: Term, mask: Masks, files: Sequence[TableFile]) -> Masks:
     """Take TRUE from files of which a bucket, or the like, says that no row equals one of the literals."""
-    if not isinstance(term, Members):
+    if not isinstance(term, Members) or not any(file.buckets for file in files):
         return mask
     asked = [one for one in term.operands if not one.never]
     excluded = [
@@ -209,6 +246,7 @@ _REASONS = {
     "partition": "the table's log excludes it by its partition values",
     "bounds": "the table's log excludes it by its bounds and null counts",
 }
+_EXCLUDED = {stage: Exclusion(stage, reason) for stage, reason in _REASONS.items()}
 
 
 class Log(Protocol):
@@ -314,13 +352,13 @@ class TableLog:
         self._asked = True
         files = self.snapshot.files
         if not literal_outcome(bound, nan) & TRUE:
-            self._excluded = {id(file): Exclusion("literal", _REASONS["literal"]) for file in files}
+            self._excluded = dict.fromkeys(map(id, files), _EXCLUDED["literal"])
             return
-        outcomes, stages = log_outcomes(bound, files, nan)
+        outcomes, stages = log_outcomes(bound, files, nan, self.snapshot.memory)
         for file, outcome, stage in zip(files, outcomes.tolist(), stages, strict=True):
             self._outcomes[id(file)] = outcome
             if stage is not None:
-                self._excluded[id(file)] = Exclusion(stage, _REASONS[stage])
+                self._excluded[id(file)] = _EXCLUDED[stage]
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """As Log has it."""
@@ -335,8 +373,8 @@ class TableLog:
         # Most files of a table have one of few schemas: leaves are named once for each. The memory of the outline is by
         # its own leaves, so a renamed outline begins with none.
         schema, own = outline.metadata.schema, cast(TableFile, file).fields
-        for known, fields, leaves in self._named:
-            if fields == own and (known is schema or known == schema):
+        for known, of, leaves in self._named:
+            if of == own and (known is schema or known == schema):
                 return replace(outline, leaves=leaves, memory={})
         leaves = self._names.named_leaves(outline.leaves, schema, file)
         self._named = [(schema, own, leaves), *self._named[: _SCHEMAS - 1]]
@@ -378,6 +416,13 @@ class TableLog:
 def log_of(snapshot: Snapshot) -> Log:
     """The log of a snapshot, before any predicate."""
     return TableLog(snapshot) if snapshot.has_log else NoLog()
+
+
+def logged_rows(file: DataFile) -> int | None:
+    """How many rows of a file live, by its log alone; None where that is not exact: unknown rows, or unread deletes."""
+    rows = file.rows
+    deleted = 0 if file.deletes is None else file.deletes.rows
+    return None if rows is None or deleted is None or not 0 <= deleted <= rows else rows - deleted
 
 
 def _has_default(field: Field) -> bool:

@@ -35,7 +35,7 @@ from parquet_bloom.search.check import (
 )
 from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
-from parquet_bloom.search.log import Log
+from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.source_rows import FileRows, SourceRows, TableRows
@@ -179,9 +179,12 @@ class Scan:
         return files
 
     def _searched(self) -> list[FileResult]:
+        return self._searched_in(self._search)
+
+    def _searched_in(self, search: Search) -> list[FileResult]:
         files = []
-        meter = Meter(self.progress, self._search.files, "search")
-        for one in self._search:
+        meter = Meter(self.progress, search.files, "search")
+        for one in search:
             meter.finish()
             if isinstance(one, tuple):
                 raise one[1]
@@ -344,8 +347,13 @@ class Scan:
 
         return rows()
 
-    def count(self) -> int:
-        """How many rows match; row groups that match whole are not read."""
+    def count(self, from_log: bool = True) -> int:
+        """How many rows match; row groups that match whole are not read.
+
+        from_log  without a predicate, files of a table whose log has exact counts of rows and deletes are not opened
+        """
+        if self._given is None and from_log and self.log.has_log:
+            return self._count_by_log()
         self._search.reads_rows = True
         whole = sum(self._living(file) for file in self.files)
         some = [(file, groups) for file in self.files if (groups := undecided_groups(file))]
@@ -356,6 +364,12 @@ class Scan:
         with self._reading():
             found = self._batches(some, self._with([], rows), 1 << 16)
             return whole + sum(int(rows.filter_batch(b).num_rows) for b in found)
+
+    def _count_by_log(self) -> int:
+        counted = [(file, logged_rows(file)) for file in self._search.files]
+        unknown = [file for file, rows in counted if rows is None]
+        opened = self._searched_in(self._search.of(unknown)) if unknown else []
+        return sum(rows for _, rows in counted if rows is not None) + sum(map(self._living, opened))
 
     # --- how --------------------------------------------------------------------------------------
 

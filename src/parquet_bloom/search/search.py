@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.format.outline import Outline
@@ -27,6 +26,9 @@ from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import in_order
+
+if TYPE_CHECKING:
+    from parquet_bloom.source.snapshot import TableFile
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
@@ -140,6 +142,11 @@ class Search:
         self.opened: dict[int, OpenFile] = {}
         self._spare_bytes = _KEPT_BYTES
 
+    def of(self, files: Sequence[DataFile]) -> Search:
+        """The same over some of a table's files."""
+        snapshot = replace(self.found.snapshot, files=cast("list[TableFile]", list(files)))
+        return Search(replace(self.found, snapshot=snapshot), self.predicate, self.options)
+
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
 
@@ -153,8 +160,11 @@ class Search:
         while here < len(self.files) and (self.files[here].is_local or self._first is None):
             yield self._try(self.files[here])
             here += 1
-        for result in in_order(self._try, islice(self.files, here, None)):
-            yield result()
+        others = self.files[here:]
+        results = in_order(self._try, (one for one in others if self.log.exclusion(one) is None))
+        for one in others:  # those that the log excludes take no place among the ones that are opened
+            excluded = self.log.exclusion(one)
+            yield FileResult(one, excluded=excluded) if excluded is not None else next(results)()
 
     def ask_log(self) -> None:
         """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""

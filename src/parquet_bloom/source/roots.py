@@ -196,12 +196,16 @@ class Roots:
     def _folder(self, folder: str, writing: bool) -> str | None:
         """The real path of a local folder; None where it lies below no root, by its name or by its links."""
         key = folder, writing
-        if key not in self._folders:
+        if (known := self._folders.get(key, "")) == "":
             roots = [root for root in self._all() if root.store.is_local and (root.writable or not writing)]
             real = os.path.realpath(folder).rstrip("/")
             both = (any(root.holds(f"{one.rstrip('/')}/") for root in roots) for one in (_absolute(folder), real))
-            self._folders[key] = real if all(both) else None
-        return self._folders[key]
+            self._folders[key] = known = real if all(both) else None
+        return known
+
+    def forget_links(self) -> None:
+        """Follow links of folders again: a later call finds them as they are by then."""
+        self._folders.clear()
 
     def check(self, places: Iterable[Location]) -> None:
         """Raise TableFormatError unless all files lie below the roots; it says which roots to allow."""

@@ -153,6 +153,7 @@ class Snapshot:
     identity    tells the table from another that was at the same place before; "" where the name alone is enough
     has_log     False: files without a log, the simplest table. It has no name, version and schema; `files` are
                 DataFiles, each with its own columns
+    memory      values that were derived from `files`, and nothing else; a copy with other files begins without
     """
 
     table: str
@@ -165,6 +166,7 @@ class Snapshot:
     logged: frozenset[str] = frozenset()
     identity: str = ""
     has_log: bool = True
+    memory: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,7 @@ class TableNames:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.leaves = leaves_of(snapshot.fields)
+        self._matched: list[_Matched] = []
 
     def named_leaves(self, leaves: Leaves, schema: Sequence[SchemaElement], file: DataFile) -> Leaves:
         """As Names has it."""
@@ -141,7 +142,13 @@ class TableNames:
 
     def view(self, file: DataFile, schema: Sequence[SchemaElement]) -> FileView:
         """One file as the table has it. Raises as `named_leaves`."""
-        return FileView(self.snapshot, cast(TableFile, file), schema)
+        own = cast(TableFile, file)
+        for one in self._matched:
+            if one.own == own.fields and (one.schema is schema or one.schema == schema):
+                return FileView(self.snapshot, own, schema, one)
+        new = _Matched.of(self.snapshot, own, schema)
+        self._matched = [new, *self._matched[: _SCHEMAS - 1]]
+        return FileView(self.snapshot, own, schema, new)
 
 
 def names_of(snapshot: Snapshot) -> Names:
@@ -152,28 +159,55 @@ def names_of(snapshot: Snapshot) -> Names:
 # --- one file of a table --------------------------------------------------------------------------
 
 
+_SCHEMAS = 8  # of files, that a table's names keep
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The places of a table's fields in files of one schema.
+
+    own      TableFile.fields of these files
+    matches  by the name of the table's field
+    fields   of the table, by name
+    places   the leaves of the table that the files have -> their place among the files' leaves
+    """
+
+    schema: Sequence[SchemaElement]
+    own: tuple[Field, ...]
+    matches: Mapping[str, Match]
+    fields: Mapping[str, Field]
+    places: Mapping[LeafPath, int]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, file: TableFile, schema: Sequence[SchemaElement]) -> _Matched:
+        """Match the fields. Raises TableFormatError if the columns of the file are ambiguous."""
+        found = matches(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
+        fields = {field.name: field for field in snapshot.fields}
+        by_name = dict(zip(fields, found, strict=True))
+        at = [place for match in by_name.values() for place in match.leaves()]
+        leaves = leaves_of(list(fields.values()))
+        places = {leaf.path: place for leaf, place in zip(leaves, at, strict=True) if place is not None}
+        return cls(schema, file.fields, by_name, fields, places)
+
+
 class FileView:
     """A file as its table has it: its leaves under the table's names, its rows with the table's columns.
 
     schema  the file's, flattened
+    known   of other files with this schema
     Raises TableFormatError where it cannot be told which column of the file is meant.
     """
 
-    def __init__(self, snapshot: Snapshot, file: TableFile, schema: Sequence[SchemaElement]) -> None:
-        found = matches(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
+    def __init__(
+        self, snapshot: Snapshot, file: TableFile, schema: Sequence[SchemaElement], known: _Matched | None = None
+    ) -> None:
+        matched = _Matched.of(snapshot, file, schema) if known is None else known
         self._logged = snapshot.logged
         self._constants = file.constants
-        self._matches = {field.name: match for field, match in zip(snapshot.fields, found, strict=True)}
-        self._fields = {field.name: field for field in snapshot.fields}
+        self._matches, self._fields = matched.matches, matched.fields
+        self.places = matched.places
 
     # --- names ------------------------------------------------------------------------------------
-
-    @property
-    def places(self) -> Mapping[LeafPath, int]:
-        """The leaves of the table that the file has -> their place among the file's leaves."""
-        found = [place for match in self._matches.values() for place in match.leaves()]
-        leaves = leaves_of(list(self._fields.values()))
-        return {leaf.path: place for leaf, place in zip(leaves, found, strict=True) if place is not None}
 
     def named_leaves(self, leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
         """The file's leaves under the table's names; the path is () where the table has no such leaf."""

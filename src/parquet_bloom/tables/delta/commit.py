@@ -39,7 +39,8 @@ from parquet_bloom.source.snapshot import Change
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.tables.delta.log import Actions, Add, LogFiles, TableFolder, read_commits, read_file
+from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
+from parquet_bloom.tables.delta.log import LogFiles, TableFolder, read_file
 
 _ATTEMPTS = 20  # of one commit, while those of other programs come first
 _REASON = re.compile(r"([A-Z][\w ]*\(os error \d+\))")
@@ -329,6 +330,9 @@ _EMPTY = [
 ]
 
 
+_WORDS = re.compile(r"[A-Za-z0-9]+")
+
+
 def reencoded_paths(library: Any, paths: Sequence[str]) -> set[str]:
     """Those of the paths of add actions that come back otherwise, or that deltalake does not take.
 
@@ -337,9 +341,12 @@ def reencoded_paths(library: Any, paths: Sequence[str]) -> set[str]:
     """
     if not paths:
         return set()
+    shapes = {path: path if "%" in path else _WORDS.sub("x", path) for path in paths}
+    tried = {shape: path for path, shape in shapes.items()}  # one of each shape: encoding is character by character
     try:
         with _temporary() as folder:
-            return _reencoded(library, paths, folder)
+            changed = _reencoded(library, list(tried.values()), folder)
+            return {path for path, shape in shapes.items() if tried[shape] in changed}
     except OSError as error:
         raise StorageError(tempfile.gettempdir(), f"no table to try paths in: {first_line(error)}") from error
 

@@ -1,4 +1,4 @@
-"""A Delta log: the files in _delta_log/ that make one version, and their actions, which name the live data files.
+"""A Delta log: the files in _delta_log/ that make one version, by their names.
 
     00000000000000000010.json                       the commit of version 10
     00000000000000000010.checkpoint.parquet         all of the table at version 10
@@ -6,7 +6,7 @@
     ...10.checkpoint.UUID.json, .parquet            the same, and names of further files in _sidecars/
 
 The folder is listed; `_last_checkpoint` is a hint that nobody needs then. Source: the Delta protocol, "Delta Table
-Specification", "Checkpoints", "In-Commit Timestamps", "Actions" and "Checkpoint Schema".
+Specification", "Checkpoints" and "In-Commit Timestamps".
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import json
 import os
 import posixpath
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.roots import Roots, no_plain_path
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.remote import Location, side_by_side, storage_error
+from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.store import Store
 
 _COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
@@ -36,6 +35,12 @@ _LARGEST = 1 << 30  # bytes of a file of JSON, which is read whole: some million
 _LAST = (1 << 63) - 1  # the highest version that Delta's LONG can say
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_NOT_PLAIN = re.compile(r"[%\0]|[^\0-\x7f]|\.\.|:/|^/|^$")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name in the log is the path below the table's folder as it stands."""
+    return _NOT_PLAIN.search(name) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +62,26 @@ class TableFolder:
         Raises TableFormatError for a name that leads upwards, or to another storage. Whether an absolute one lies
         below a root is not looked at: see `checked`.
         """
-        if _URI.match(name) or name.startswith("/"):
+        if name.startswith("/") or (":/" in name and _URI.match(name)):
             return self.roots.place(name, encoded=True)
         path = unquote(name)
         if path.startswith("/"):
             return self.roots.place(path)
         if (".." in path or not path.isascii() or "\0" in path) and (reason := no_plain_path(path)):
             raise TableFormatError(self.at, f"its log names {name[:200]!r}, which {reason}")
-        return self.below(posixpath.join(below, path))
+        return self.below(posixpath.join(below, path) if below else path)
 
     def checked(self, name: str, below: str = "") -> Location:
         """The same for a file that is opened at once. Raises TableFormatError where it lies below no root too."""
         at = self.place(name, below)
         self.roots.check([at])
         return at
+
+    @property
+    def shows_paths(self) -> bool:
+        """Whether people are shown the paths of files as they are: on this machine."""
+        store = self.store
+        return store.is_local and not (store.base or store.root or store.quoted)
 
     def below(self, path: str) -> Location:
         """A path below the table's folder."""
@@ -263,308 +274,3 @@ def lines_of(data: bytes) -> Iterator[bytes]:
         if line:
             yield line
         start = end + 1
-
-
-# --- actions --------------------------------------------------------------------------------------
-#
-# The actions of a Delta log that tell which files live: from commits (JSON) and checkpoints (Parquet), as they stand.
-#
-# Source: the Delta protocol, "Actions" and "Checkpoint Schema".
-
-_BESIDE = ("stats_parsed", "partitionValues_parsed")  # of an add in a checkpoint, the second form of others
-_MOST_ROWS = 50_000_000  # of a row group of a checkpoint: a few bytes can claim any number of NULLs
-_AT_ONCE = 64  # commits that are read side by side, and so are in memory together
-# Of a checkpoint. Each of its parts has those that it needs: one of many transactions has `txn` alone.
-_COLUMNS = {"txn", "add", "remove", "metaData", "protocol", "domainMetadata", "checkpointMetadata", "sidecar"}
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """The deletion vector of a file: how it is stored, where, and how many rows it deletes."""
-
-    kind: str
-    text: str
-    offset: int | None
-    size: int
-    rows: int
-
-    @property
-    def id(self) -> str:
-        """Its name in the log: with the path it identifies one state of a file."""
-        return f"{self.kind}{self.text}" + ("" if self.offset is None else f"@{self.offset}")
-
-
-@dataclass(frozen=True, slots=True)
-class Add:
-    """An add action, as the log has it.
-
-    path       URL-encoded
-    stats      JSON text; None: only `parsed`, or none at all
-    parsed     the same as columns of a checkpoint had it
-    modified   when its rows came, ms since 1970
-    others     fields that only say something to their writers, by their names, those that are set
-    """
-
-    path: str
-    values: Mapping[str, str | None]
-    size: int
-    stats: str | None = None
-    parsed: Mapping[str, Any] | None = None
-    vector: Vector | None = None
-    modified: int = 0
-    others: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Actions:
-    """The actions of one commit, or of a part of a checkpoint.
-
-    removed   (path, vector's id or None) of remove actions
-    sidecars  names of further files of a checkpoint
-    info      what a commit says of itself
-    """
-
-    adds: list[Add] = field(default_factory=list)
-    removed: list[tuple[str, str | None]] = field(default_factory=list)
-    sidecars: list[str] = field(default_factory=list)
-    protocol: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    info: dict[str, Any] = field(default_factory=dict)
-
-    def take(self, action: Mapping[str, Any]) -> None:
-        """Add one action. Raises KeyError, TypeError, ValueError for one that is none."""
-        if (add := action.get("add")) is not None:
-            self.adds.append(_add(add))
-        if (remove := action.get("remove")) is not None:
-            vector = _vector(remove.get("deletionVector"))
-            self.removed.append((str(remove["path"]), None if vector is None else vector.id))
-        if isinstance(info := action.get("commitInfo"), dict):
-            self.info = info
-        if (sidecar := action.get("sidecar")) is not None:
-            self.sidecars.append(str(sidecar["path"]))
-        if (protocol := action.get("protocol")) is not None:
-            versions = {name: _count(protocol[name]) for name in ("minReaderVersion", "minWriterVersion")}
-            self.protocol = {**protocol, **versions}
-            for name in ("readerFeatures", "writerFeatures"):
-                self.protocol[name] = [str(feature) for feature in protocol.get(name) or ()]
-        if (metadata := action.get("metaData")) is not None:
-            self.metadata = {
-                **metadata,
-                "schemaString": str(metadata["schemaString"]),
-                "configuration": _map(metadata.get("configuration")),
-            }
-
-
-def _count(value: Any) -> int:
-    """A number of bytes, rows or versions. Raises ValueError for one that Delta's LONG cannot say, or below 0."""
-    number = int(value)
-    if not 0 <= number < 1 << 63:
-        raise ValueError("a number beyond 63 bits")
-    return number
-
-
-def _map(value: Any) -> dict[str, Any]:
-    """A map as JSON has it, or as pairs, as pyarrow reads it from Parquet."""
-    return dict(value or ())
-
-
-def _vector(value: Any) -> Vector | None:
-    if value is None:
-        return None
-    offset = value.get("offset")
-    kind, text = str(value["storageType"]), str(value["pathOrInlineDv"])
-    return Vector(
-        kind,
-        text,
-        None if offset is None else _count(offset),
-        _count(value["sizeInBytes"]),
-        _count(value["cardinality"]),
-    )
-
-
-def _add(value: Mapping[str, Any]) -> Add:
-    own = {"path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "deletionVector", *_BESIDE}
-    others = {name: found for name, found in value.items() if name not in own and found not in (None, {}, [])}
-    values = {str(name): None if text is None else str(text) for name, text in _map(value["partitionValues"]).items()}
-    vector = _vector(value.get("deletionVector"))
-    return Add(
-        str(value["path"]),
-        values,
-        _count(value["size"]),
-        value.get("stats") or None,
-        value.get("stats_parsed"),
-        vector,
-        max(-(1 << 63), min(int(value.get("modificationTime") or 0), (1 << 63) - 1)),
-        others,
-    )
-
-
-# --- commits --------------------------------------------------------------------------------------
-
-
-def read_commits(folder: TableFolder, names: Sequence[str]) -> Iterator[Actions]:
-    """The actions of commits, in order. Raises StorageError, TableFormatError."""
-    places = [folder.below(f"_delta_log/{name}") for name in names]
-    if folder.at.is_local:  # one after the other: no more than one is in memory
-        yield from (from_json(at, read_file(at)) for at in places)
-        return
-    for first in range(0, len(places), _AT_ONCE):
-        some = places[first : first + _AT_ONCE]
-        for at, data in zip(some, side_by_side(read_file, some), strict=True):
-            yield from_json(at, data)
-
-
-def from_json(at: Location, data: bytes) -> Actions:
-    """The actions of a file of JSON, one a line. Raises TableFormatError."""
-    actions = Actions()
-    try:
-        for line in lines_of(data):
-            actions.take(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise TableFormatError(at, f"is no commit of a Delta log: {type(error).__name__}: {error}") from error
-    return actions
-
-
-# --- checkpoints ----------------------------------------------------------------------------------
-
-
-def read_checkpoint(folder: TableFolder, names: Sequence[str]) -> Iterator[Actions]:
-    """The actions of a checkpoint, part by part, with its sidecars. Raises StorageError, TableFormatError."""
-    for name in names:
-        at = folder.below(f"_delta_log/{name}")
-        parts = [from_json(at, read_file(at))] if name.endswith(".json") else from_parquet(at)
-        for part in parts:
-            yield part
-            for sidecar in part.sidecars:
-                yield from from_parquet(folder.checked(sidecar, "_delta_log/_sidecars"))
-
-
-def from_parquet(at: Location) -> Iterator[Actions]:
-    """The actions of a Parquet file, by row groups. Raises StorageError, TableFormatError."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with OpenFile(at) as source:
-        try:
-            file = pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit="us")  # nanoseconds end in 2262
-            names = file.schema_arrow.names
-            if not _COLUMNS & set(names):
-                raise KeyError(f"its columns are {', '.join(names[:5])}")
-            for group in range(file.num_row_groups):
-                if (rows := file.metadata.row_group(group).num_rows) > _MOST_ROWS:
-                    raise ValueError(f"row group {group} claims {rows:,} rows")
-                yield _row_group(file, group)
-        except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
-            raise TableFormatError(at, f"is no checkpoint of a Delta log: {' '.join(str(error).split())}") from error
-
-
-def _row_group(file: Any, group: int) -> Actions:
-    schema = file.schema_arrow
-    names = set(schema.names)
-    actions = Actions()
-    for name in ("protocol", "metaData", "sidecar"):
-        if name in names:
-            column = file.read_row_group(group, columns=[name])[name]
-            for value in column.filter(column.is_valid()).to_pylist():
-                actions.take({name: value})
-    if "add" not in names:
-        return actions
-    fields = schema.field("add").type.names
-    column = _adds(file, group, [name for name in fields if name not in _BESIDE])
-    if "stats_parsed" in fields and ("stats" not in fields or column.combine_chunks().field("stats").null_count):
-        parsed = _adds(file, group, ["path", "stats_parsed"]).to_pylist()
-    else:
-        parsed = [None] * len(column)
-    for value, beside in zip(column.to_pylist(), parsed, strict=True):
-        actions.take({"add": value | {"stats_parsed": beside and beside["stats_parsed"]}})
-    return actions
-
-
-def _adds(file: Any, group: int, fields: Sequence[str]) -> Any:
-    column = file.read_row_group(group, columns=[f"add.{name}" for name in fields])["add"]
-    return column.filter(column.is_valid())
-
-
-# --- replay ---------------------------------------------------------------------------------------
-#
-# A table at one version: the log's actions, replayed.
-#
-# Source: the Delta protocol, "Action Reconciliation".
-
-_DEEPEST = 200  # deltalake 1.6.6 ends the process by a full stack at some thousands
-_BRACKETS = re.compile(r"[\[\]{}]")
-Key = tuple[str, str | None]  # a path, decoded, and the name of its deletion vector
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A table's protocol, metadata and live files at a version.
-
-    deep  a file, live or dead, whose statistics are nested deeper than deltalake reads without a crash; "" for none
-    """
-
-    version: int
-    protocol: dict[str, Any]
-    metadata: dict[str, Any]
-    adds: tuple[Add, ...]
-    deep: str = ""
-
-    @property
-    def identity(self) -> str:
-        """The identity of the table among all that were at the same place."""
-        return str(self.metadata.get("id"))
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        found: dict[str, str] = self.metadata["configuration"]
-        return found
-
-
-def key_of(add: Add) -> Key:
-    """By what the log knows a live file."""
-    return unquote(add.path), None if add.vector is None else add.vector.id
-
-
-def replay(folder: TableFolder, files: Files) -> State:
-    """Read the log of a version. Raises StorageError, TableFormatError."""
-    live: dict[Key, Add] = {}
-    protocol = metadata = None
-    deep = ""
-    parts: Iterable[Actions] = chain(read_checkpoint(folder, files.checkpoint), read_commits(folder, files.commits))
-    for actions in parts:
-        protocol = actions.protocol or protocol
-        metadata = actions.metadata or metadata
-        _apply(folder, live, actions)
-        deep = deep or next((add.path for add in actions.adds if _is_deep(add.stats)), "")
-    if protocol is None or metadata is None:
-        raise TableFormatError(folder.at, f"its log has no protocol or no schema at version {files.version}")
-    twice = [path for path, n in Counter(path for path, _ in live).items() if n > 1]
-    if twice:
-        raise TableFormatError(folder.at, f"its log has {twice[0]} twice, with two deletion vectors")
-    return State(files.version, protocol, metadata, tuple(live.values()), deep)
-
-
-def _is_deep(stats: object) -> bool:
-    """Whether JSON may be nested deeper than any schema is; texts in it count as if they were brackets."""
-    if not isinstance(stats, str):  # a line of JSON may have anything there
-        return False
-    if stats.count("[") + stats.count("{") <= _DEEPEST:
-        return False
-    depth = 0
-    for bracket in _BRACKETS.findall(stats):
-        depth += 1 if bracket in "[{" else -1
-        if depth > _DEEPEST:
-            return True
-    return False
-
-
-def _apply(folder: TableFolder, live: dict[Key, Add], actions: Actions) -> None:
-    removed = {(unquote(path), vector) for path, vector in actions.removed}
-    for key in removed:
-        live.pop(key, None)
-    for add in actions.adds:
-        key = key_of(add)
-        if key in removed:
-            raise TableFormatError(folder.at, f"one commit adds and removes {add.path}: nobody can tell if it lives")
-        live[key] = add

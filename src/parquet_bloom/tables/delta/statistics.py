@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
-from parquet_bloom.tables.delta.log import Add
+from parquet_bloom.tables.delta.actions import Add
 
 # --- schema ---------------------------------------------------------------------------------------
 #
@@ -294,8 +294,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def rows_of(add: Add) -> int | None:
     """How many rows a file stores, deleted ones too; None: not known."""
-    # As most writers begin; large tables have many files.
-    first = _ROWS.match(add.stats) if isinstance(add.stats, str) else None
+    # As most writers begin; large tables have many files. A key that is there twice counts where it is last.
+    text = add.stats
+    first = _ROWS.match(text) if isinstance(text, str) and text.count("numRecords") == 1 else None
     return int(first[1]) if first is not None else _count(_statistics(add).get("numRecords"))
 
 
@@ -307,11 +308,14 @@ def _statistics(add: Add) -> Mapping[str, Any]:
     return add.parsed if isinstance(add.parsed, Mapping) else {}
 
 
+_DECODER = json.JSONDecoder(parse_float=Decimal)  # made once: that takes longer than most texts
+
+
 # A file is asked for several leaves in a row; all files' statistics at once would be much memory.
 @lru_cache(maxsize=16)
 def _decoded(text: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(text, parse_float=Decimal)
+        told = _DECODER.decode(text)
     except (ValueError, RecursionError, ArithmeticError):
         return {}
     return told if isinstance(told, dict) else {}

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import ConflictError, DamagedFileError, FilterFormatError, RequestError, TableFormatError
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import FilterCommit, History, Identities, Version, filter_commit
+from parquet_bloom.source.kept import KeptStates, proof_of
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.roots import Roots
 from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, first_name, new_name
@@ -25,6 +27,7 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.tables.deletion_vector import AROUND, framed, positions
+from parquet_bloom.tables.delta.actions import Actions, Add, State, Vector, read_checkpoint, read_commits, replay
 from parquet_bloom.tables.delta.commit import (
     check_log,
     commit,
@@ -33,17 +36,7 @@ from parquet_bloom.tables.delta.commit import (
     reencoded_paths,
     uri_and_options,
 )
-from parquet_bloom.tables.delta.log import (
-    Actions,
-    Add,
-    LogFiles,
-    State,
-    TableFolder,
-    Vector,
-    read_checkpoint,
-    read_commits,
-    replay,
-)
+from parquet_bloom.tables.delta.log import Files, LogFiles, TableFolder, is_plain
 from parquet_bloom.tables.delta.statistics import Bounds, Schema, constants_of, read_schema, rows_of
 
 # --- deletion vectors -----------------------------------------------------------------------------
@@ -360,7 +353,7 @@ def open_delta(where: str, version: str | None, filesystem: Any = None, access: 
     at = store.location(path.rstrip("/") or path)
     roots = Roots(at, access, stores)
     roots.add(store, at.path)
-    return DeltaTable(TableFolder(at, store, roots), _version(version))
+    return DeltaTable(TableFolder(at, store, roots), _version(version), access)
 
 
 def _version(text: str | None) -> int | dt.datetime | None:
@@ -375,13 +368,29 @@ def _version(text: str | None) -> int | dt.datetime | None:
     return time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
 
 
+@dataclass(slots=True)
+class _Version:
+    """A version that was read: its files as they are when someone first needs them.
+
+    folder    of the call that read it, below which deletion vectors lie
+    """
+
+    folder: TableFolder
+    state: State
+    snapshot: Snapshot | None = None
+
+
+_VERSIONS: KeptStates[_Version] = KeptStates()
+
+
 class DeltaTable:
     """A Delta table that was named; source.snapshot.Table."""
 
-    def __init__(self, folder: TableFolder, version: int | dt.datetime | None) -> None:
+    def __init__(self, folder: TableFolder, version: int | dt.datetime | None, access: TableAccess = ORDINARY) -> None:
         self._folder = folder
+        self._access = access
         self._version = version
-        self._read: State | None = None  # the version that was read last: a version never changes
+        self._read: _Version | None = None  # the version that was read last: a version never changes
         self._respelled: dict[str, bool] = {}  # paths of the log, and whether deltalake would write them otherwise
         self._opened: tuple[int, str] | None = None  # the version that deltalake opened last, and of which table
 
@@ -393,18 +402,24 @@ class DeltaTable:
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the log. Raises StorageError, TableFormatError."""
         log = LogFiles(self._folder)
-        state = self._state(log, self._number(log))
+        version = self._version_read(log, self._number(log))
+        if version.snapshot is None:
+            version.snapshot = self._snapshot(version.folder, version.state)
+        else:
+            version.folder.roots.forget_links()
+        version.folder.roots.check(version.snapshot.files)
+        return version.snapshot
+
+    def _snapshot(self, folder: TableFolder, state: State) -> Snapshot:
         schema = read_schema(self.name, state.metadata, maps_columns(state.protocol))
-        files = [self._file(schema, add) for add in state.adds]
-        self._folder.roots.check(files)
         return Snapshot(
             self.name,
             str(state.version),
             schema.fields,
             schema.by_id,
-            files,
+            self._files(folder, schema, state.adds),
             {},
-            self._folder.at.filesystem,
+            folder.at.filesystem,
             frozenset(field.name for field in schema.partition_columns),
             state.identity,
         )
@@ -464,26 +479,63 @@ class DeltaTable:
         return log.at_time(self._version, lambda: self._state(log, log.latest).properties)
 
     def _state(self, log: LogFiles, version: int) -> State:
-        if self._read is None or self._read.version != version:
-            state = replay(self._folder, log.of(version))
-            check_readable(self.name, state.protocol)
-            self._read = state
+        return self._version_read(log, version).state
+
+    def _version_read(self, log: LogFiles, version: int) -> _Version:
+        if self._read is None or self._read.state.version != version:
+            self._read = self._kept_or_read(log.of(version))
         return self._read
 
-    def _file(self, schema: Schema, add: Add) -> TableFile:
-        at = self._folder.place(add.path)
-        if not store_of(at).same(self._folder.store):
+    def _kept_or_read(self, files: Files) -> _Version:
+        """A version as it was read before, if its log is proved to be the same; else read now."""
+        at, store = self._folder.at, self._folder.store
+        key = at.path, str(at), self._access.allow_roots, self._access.force, files.version
+        names = (*files.checkpoint, *files.commits)
+        proof = proof_of([self._folder.below(f"_delta_log/{name}") for name in names])
+        if proof is not None and (kept := _VERSIONS.find(key, store, proof)) is not None:
+            return kept
+        state = replay(self._folder, files)
+        check_readable(self.name, state.protocol)
+        version = _Version(self._folder, state)
+        if proof is not None and not state.sidecars:  # of these there are no tokens
+            _VERSIONS.keep(key, store, proof, len(state.adds), version)
+        return version
+
+    def _files(self, folder: TableFolder, schema: Schema, adds: Sequence[Add]) -> list[TableFile]:
+        shared: dict[int, dict[str, pa.Scalar]] = {}  # by id of partition values, which adds of a checkpoint share
+        files = []
+        as_named = folder.shows_paths
+        root = folder.below("").path if as_named else ""
+        for add in adds:
+            constants = shared.get(id(add.values))
+            if constants is None:
+                shared[id(add.values)] = constants = constants_of(self.name, schema, add)
+            rows, deletes = rows_of(add), None
+            if as_named and is_plain(add.path) and add.vector is None:  # nearly all, in a fraction of the time
+                path = shown = root + add.path
+                relative = add.path
+            else:
+                at = self._place(folder, add)
+                path, shown, relative = at.path, at.shown, folder.relative(at) or posixpath.basename(at.path)
+                deletes = None if add.vector is None else VectorDeletes(folder, add.vector, at, rows)
+            files.append(
+                TableFile(
+                    path,
+                    folder.at.filesystem,
+                    shown,
+                    relative=relative,
+                    rows=rows,
+                    size=add.size,
+                    constants=constants,
+                    bounds=Bounds(schema, add),
+                    deletes=deletes,
+                    entry=add,
+                )
+            )
+        return files
+
+    def _place(self, folder: TableFolder, add: Add) -> Location:
+        at = folder.place(add.path)
+        if at.filesystem is not folder.at.filesystem and not store_of(at).same(folder.store):
             raise TableFormatError(self.name, f"its file {at} lies on another file system, which is not supported")
-        rows = rows_of(add)
-        return TableFile(
-            at.path,
-            self._folder.at.filesystem,
-            at.shown,
-            relative=self._folder.relative(at) or posixpath.basename(at.path),
-            rows=rows,
-            size=add.size,
-            constants=constants_of(self.name, schema, add),
-            bounds=Bounds(schema, add),
-            deletes=None if add.vector is None else VectorDeletes(self._folder, add.vector, at, rows),
-            entry=add,
-        )
+        return at

@@ -111,7 +111,7 @@ class FileDeletes:
     @property
     def rows(self) -> int | None:
         """How many, if the catalog has the number; a Parquet file of deletes may hold those of later snapshots too."""
-        if self.partial or self.files:
+        if self.partial or self.files or not all(0 <= row < self.stored for row in self.inlined):
             return None
         return len(set(self.inlined))
 

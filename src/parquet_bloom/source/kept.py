@@ -1,0 +1,108 @@
+"""States of tables, kept for the process: a log whose files are proved unchanged is not read twice.
+
+    name of the table, version --> tokens of the log's files now = tokens before they were read --> the same state
+                                   otherwise                                                    --> read again
+
+A version's number proves nothing: a table that was made again at the same place has the same numbers. Tokens are those
+of storage.version_token that prove equal bytes. So nothing is kept on storages without such tokens (NFS, HDFS), or of a
+log that was written in the last tenth of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import Location, side_by_side
+from parquet_bloom.storage.store import Store
+
+_MOST_FILES = 100_000  # of all states together; one has 1.5 kB a file
+_MOST_STATES = 8
+_MOST_TOKENS = 64  # files of a log on a store; each costs a request
+
+T = TypeVar("T")
+Proof = tuple[Any, ...]
+_ALL: WeakSet[KeptStates[Any]] = WeakSet()
+
+
+def proof_of(places: Sequence[Location]) -> Proof | None:
+    """Tokens of the files of a log; equal ones prove equal bytes. None where there is no proof."""
+    if not places or (not places[0].is_local and len(places) > _MOST_TOKENS):
+        return None
+    try:
+        tokens = list(map(_token, places)) if places[0].is_local else side_by_side(_token, places)
+    except ParquetBloomError:  # the reader of the log raises it
+        return None
+    return None if None in tokens else tuple((at.path, token) for at, token in zip(places, tokens, strict=True))
+
+
+def _token(at: Location) -> object:
+    with OpenFile(at) as source:
+        return source.lasting_token()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T]):
+    key: Hashable
+    store: Store
+    proof: Proof
+    files: int
+    state: T
+
+
+class KeptStates(Generic[T]):
+    """A few states of tables, the latest used last. Threads may share it, and a forked process goes on with a copy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[_Kept[T]] = []
+        _ALL.add(self)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, key: Hashable, store: Store, proof: Proof) -> T | None:
+        """The state that was read of a log with these bytes; None: there is none."""
+        with self._lock:
+            for i, one in enumerate(self._kept):
+                if one.key == key and one.proof == proof and one.store.same(store):
+                    self._kept.append(self._kept.pop(i))
+                    return one.state
+        return None
+
+    def keep(self, key: Hashable, store: Store, proof: Proof, files: int, state: T) -> None:
+        """Keep a state of so many files; the least recently used ones make room.
+
+        proof  of before the log was read
+        """
+        if files > _MOST_FILES:
+            return
+        with self._lock:
+            others = [one for one in self._kept if one.key != key or not one.store.same(store)]
+            self._kept = [*others, _Kept(key, store, proof, files, state)]
+            while len(self._kept) > _MOST_STATES or sum(one.files for one in self._kept) > _MOST_FILES:
+                self._kept.pop(0)
+
+    def clear(self) -> None:
+        """Forget all states."""
+        with self._lock:
+            self._kept = []
+
+    def _new_lock(self) -> None:
+        self._lock = threading.Lock()
+
+
+def _unlock_all() -> None:
+    """In a forked child: a lock that another thread of the parent had is never released."""
+    for states in _ALL:
+        states._new_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_all)
