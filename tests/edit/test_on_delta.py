@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from support.delta_tables import random_table
+from support.meanwhile import meanwhile
 from support.repeats import more_then_slow
 from support.samples import open_to_all
 
@@ -173,16 +174,9 @@ def test_a_table_that_cannot_have_new_files_is_refused_whole(tmp_path: Path) -> 
 # --- others commit while filters are built --------------------------------------------------------
 
 
-def meanwhile(action: Any) -> Any:
-    """A callback that acts once, when the first filter of the second file is built."""
-    done: list[int] = []
-
-    def progress(p: pb.Progress) -> None:
-        if p.files_done == 1 and p.parts_done and not done:
-            done.append(1)
-            action()
-
-    return progress
+def in_the_second_file(progress: pb.Progress) -> bool:
+    """Its first filter is built."""
+    return progress.files_done == 1 and progress.parts_done > 0
 
 
 def vacuum(root: Path) -> None:
@@ -194,7 +188,7 @@ def vacuum(root: Path) -> None:
 def test_a_vacuum_meanwhile_takes_no_row(tmp_path: Path, way: Any) -> None:
     """Without any retention it takes temporary files too, while they are written. Others: test_table_contract.py."""
     rows = by_id(made(tmp_path))
-    vacuuming = meanwhile(lambda: vacuum(tmp_path))
+    vacuuming = meanwhile(lambda: vacuum(tmp_path), in_the_second_file)
     report = pb.add_filters(f"delta:{tmp_path}", columns=["id"], commit=way, progress=vacuuming)
     all_agree(tmp_path, rows)
     assert {type(one.error) for one in report.failed} <= {StorageError, ConflictError}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.ducklake_tables import NOTHING_INLINED, Lake, sorted_rows
+from support.meanwhile import a_filter_built, meanwhile
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
@@ -85,16 +86,13 @@ def test_the_command_names_no_snapshot_that_it_did_not_make(lake: Lake, capsys: 
 
 def test_a_truncate_meanwhile_leaves_no_row(lake: Lake) -> None:
     """Other commits meanwhile: test_table_contract.py."""
-    done: list[int] = []
 
-    def progress(p: pb.Progress) -> None:
-        if p.parts_done and not done:
-            done.append(1)
-            lake.sql("TRUNCATE t")
-            lake.release()
+    def truncate() -> None:
+        lake.sql("TRUNCATE t")
+        lake.release()
 
     lake.release()
+    progress = meanwhile(truncate, a_filter_built)
     report = pb.add_filters(f"ducklake:{lake.name()}", columns=["id"], progress=progress)
-    assert done
     assert report.failed == []
     assert rows(lake) == ours(lake) == []

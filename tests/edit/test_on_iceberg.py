@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType
 from support.iceberg_tables import Warehouse, add_deletes, append, by_text, entries, position_deletes
+from support.meanwhile import meanwhile
 
 import parquet_bloom as pb
 from parquet_bloom.errors import RequestError
@@ -148,18 +149,6 @@ def test_the_tables_properties_are_wishes(warehouse: Warehouse) -> None:
 
 
 # --- others commit while filters are built --------------------------------------------------------
-
-
-def meanwhile(action: Any) -> Any:
-    """A callback that acts once, when the first file is done."""
-    done: list[int] = []
-
-    def progress(p: pb.Progress) -> None:
-        if p.files_done == 1 and not done:
-            done.append(1)
-            action()
-
-    return progress
 
 
 def test_rows_that_are_deleted_meanwhile_change_the_way(warehouse: Warehouse) -> None:

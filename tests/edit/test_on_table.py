@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.meanwhile import a_filter_built, meanwhile
 from support.plain_table import PlainTable
 
 from parquet_bloom import inspect
@@ -439,16 +440,15 @@ def test_new_deletes_meanwhile_change_the_way(table):
 
 def test_a_run_that_grows_the_file_meanwhile_is_waited_out(table):
     """Its tail takes the file's place while a copy is made: the copy is made once more."""
-    before, done = table.rows(), []
+    before, grown = table.rows(), []
     first = next(iter(table.entries()))
 
-    def grow(progress) -> None:
-        if progress.parts_done and not done:
-            done.append(1)
-            add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
+    def grow() -> None:
+        grown.append(add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True))
 
-    report = add_to_source(ChangeableTable(table, Committing("add")), Request.checked(columns=["id"]), grow)
-    assert done
+    progress = meanwhile(grow, a_filter_built)
+    report = add_to_source(ChangeableTable(table, Committing("add")), Request.checked(columns=["id"]), progress)
+    assert grown
     assert report.failed == []
     assert [commit.files for commit in report.commits] == [3]
     same_rows(table, before)

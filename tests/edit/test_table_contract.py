@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.meanwhile import meanwhile
 from support.table_kinds import KINDS, Kind, N, in_order, rows_of
 
-import parquet_bloom as pb
 from parquet_bloom.errors import TableFormatError
 
 FILES = 3
@@ -39,18 +39,6 @@ def all_agree(table: Kind, rows: list[str]) -> None:
     assert in_order(table.read_by_us()) == rows
     for other in table.read_by_others():
         assert in_order(other) == rows, "another program, which trusts the log's sizes"
-
-
-def meanwhile(action: Callable[[], object]) -> Callable[[pb.Progress], None]:
-    """A callback that acts once, when the first file is done."""
-    done: list[int] = []
-
-    def progress(p: pb.Progress) -> None:
-        if p.files_done == 1 and not done:
-            done.append(1)
-            action()
-
-    return progress
 
 
 @pytest.mark.parametrize(("table", "way"), WAYS, indirect=["table"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -135,7 +134,7 @@ class CompleteFiles:
     def __init__(self, table: Table, request: Request) -> None:
         self._table, self._request = table, request
         self._by_log: dict[tuple[str, int], AddedFile] | None = None  # by path and size
-        self._looked: dict[tuple[str, int], AddedFile | None] = {}
+        self._seen: dict[tuple[str, int], AddedFile | None] = {}
 
     @property
     def unopened(self) -> int:
@@ -153,7 +152,7 @@ class CompleteFiles:
             stored = [file for file in snapshot.files if not file.is_local and (file.path, file.size) not in by_log]
             self._read_footers(names, stored)
         keys = {file.path: (file.path, file.size) for file in snapshot.files}
-        known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
+        known = {path: by_log.get(key) or self._seen.get(key) for path, key in keys.items()}
         return {path: report for path, report in known.items() if report is not None}
 
     def _vouched_for(self, snapshot: Snapshot, names: TableColumns) -> dict[tuple[str, int], AddedFile]:
@@ -179,15 +178,15 @@ class CompleteFiles:
 
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
-        unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._looked}
+        unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._seen}
         looks = in_order(lambda file: self._report_of(names, file), unseen.values(), _FIRST_LOOKS)
         for n, (key, look) in enumerate(zip(unseen, looks, strict=True), 1):
             try:
-                self._looked[key] = look()
+                self._seen[key] = look()
             except ParquetBloomError:
-                self._looked[key] = None
-            if n == _FIRST_LOOKS and not any(self._looked[key] for key in unseen if key in self._looked):
-                self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
+                self._seen[key] = None
+            if n == _FIRST_LOOKS and not any(self._seen[key] for key in unseen if key in self._seen):
+                self._seen |= dict.fromkeys(unseen.keys() - self._seen.keys())
                 return
 
     def _report_of(self, names: TableColumns, file: TableFile) -> AddedFile | None:
@@ -219,24 +218,26 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
     snapshot = to.snapshot()
     request, notes = request_for_source(snapshot, request)
     meter = Meter(progress, snapshot.files, unit="filters")
-    settled = CompleteFiles(to.table, request) if isinstance(to, ChangeableTable) else None
-    with WorkerSets(request.threads or processors()) as sets, ExitStack() as stack:
-        workers = None if settled is None else stack.enter_context(sets.taken())
 
-        def report_filters(path: str, done: int, parts: int) -> None:
-            meter.part(done, parts)
+    def report_filters(path: str, done: int, parts: int) -> None:
+        meter.part(done, parts)
 
-        def work_on(one: Snapshot) -> FileWork[AddedFile]:
-            if settled is None or workers is None or not isinstance(to, ChangeableTable):
-                return _add_to_files(request, sets, to.tables, report_filters)
-            columns = TableColumns(one)
-            return _skipping(
-                settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, report_filters)
-            )
+    with WorkerSets(request.threads or processors()) as sets:
+        if not isinstance(to, ChangeableTable):
+            work = _add_to_files(request, sets, to.tables, report_filters)
+            changed = to.change(snapshot, lambda _: work, meter)
+            return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
+        complete, append = CompleteFiles(to.table, request), to.how.append
+        with sets.taken() as workers:
 
-        changed = to.change(snapshot, work_on, meter)
-    if settled is not None and settled.unopened:
-        some = f"{settled.unopened:,} of {len(changed.files) + len(changed.failed):,} files were not opened"
+            def work_on(one: Snapshot) -> FileWork[AddedFile]:
+                columns = TableColumns(one)
+                add = AddToTableFile(columns, request, workers, append, report_filters)
+                return _skipping(complete.of(one, columns), add)
+
+            changed = to.change(snapshot, work_on, meter)
+    if complete.unopened:
+        some = f"{complete.unopened:,} of {len(changed.files) + len(changed.failed):,} files were not opened"
         all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
         notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
     return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
@@ -274,21 +275,21 @@ def request_for_source(snapshot: Snapshot, request: Request) -> tuple[Request, l
 
 def _with_settings(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
     """The request with the table's settings where the caller says nothing."""
-    wishes = snapshot.filter_settings
-    if request.columns is not None or not wishes.get("columns"):
+    settings = snapshot.filter_settings
+    if request.columns is not None or not settings.get("columns"):
         return request, []
     names = TableColumns(snapshot)
-    wished_rates = _setting(snapshot, "fpp") or {}
-    leaves = {name: names.leaf_of_setting(name) for name in [*wishes["columns"], *wished_rates]}
+    rates_asked = _setting(snapshot, "fpp") or {}
+    leaves = {name: names.leaf_of_setting(name) for name in [*settings["columns"], *rates_asked]}
     known = {name: leaf for name, leaf in leaves.items() if leaf is not None and request.form.refusal(leaf) is None}
-    columns = [known[name].name for name in wishes["columns"] if name in known]
-    rates = {known[name].name: rate for name, rate in wished_rates.items() if name in known}
+    columns = [known[name].name for name in settings["columns"] if name in known]
+    rates = {known[name].name: rate for name, rate in rates_asked.items() if name in known}
     most = _setting(snapshot, "max_bytes") if request.max_bytes is None else None
     notes = [f"the table's properties ask for filters on {', '.join(columns) or 'no column'}"]
     notes += [
-        f"they ask for one on {name} too, {_refusal(leaves[name])}" for name in wishes["columns"] if name not in known
+        f"they ask for one on {name} too, {_refusal(leaves[name])}" for name in settings["columns"] if name not in known
     ]
-    notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
+    notes += [f"of them {text}" for text in settings.get("passed_over", [])]
     return request.with_settings(columns, rates or None, most or None), notes
 
 
@@ -314,7 +315,7 @@ class AddToTableFile:
     progress: FilterProgress | None = None
 
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[AddedFile]:
-        """As commits.FileWork has it."""
+        """As edit.table_commit.FileWork has it."""
         stays = target.path == file.path
         with open_for_change(file, stays and not look_only) as whole:
             # Behind what the log has can lie a tail that no version names, or none any more: it is no part of a copy.

@@ -77,11 +77,11 @@ class ChangeableFiles:
         self._dry_run = how.dry_run
 
     def snapshot(self) -> Snapshot:
-        """As ToChange has it."""
+        """As Changeable has it."""
         return resolved_files(list(self.outputs.targets)).snapshot
 
     def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
-        """As ToChange has it."""
+        """As Changeable has it."""
         work = work_on(snapshot)
 
         def one(file: TableFile) -> R:
@@ -103,11 +103,11 @@ class ChangeableTable:
         self.notes: list[str] = []
 
     def snapshot(self) -> Snapshot:
-        """As ToChange has it."""
+        """As Changeable has it."""
         return self.table.snapshot(stored_only=True)
 
     def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
-        """As ToChange has it."""
+        """As Changeable has it."""
         with one_client():
             return change_table(self.table, snapshot, work_on, self.how, meter)
 
@@ -115,7 +115,7 @@ class ChangeableTable:
 def changeable(source: CallSource, output: PathLike | None, how: Writing, commits: Committing | None) -> Changeable:
     """The files or the table that a call changes.
 
-    commits  as `committing` gives it
+    commits  as checked_commits gives it
     Raises as ChangeableFiles, and as open_table.
     """
     if commits is None or source.table_name is None:

@@ -285,7 +285,7 @@ class RemoveFromTableFile:
     request: RemoveRequest
 
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[RemovedFile]:
-        """As commits.FileWork has it."""
+        """As edit.table_commit.FileWork has it."""
         with open_for_change(file, False) as whole:
             source = whole.until(file.size) if check_size(file, whole) else whole
             names = self.names.of(file, source.footer())
@@ -293,18 +293,18 @@ class RemoveFromTableFile:
             request = dataclasses.replace(self.request, columns=columns, exclude=None)
             looking = dataclasses.replace(request, how=dataclasses.replace(request.how, dry_run=True))
             report = remove_from(source, target, looking)
-            worked = FileOutcome(report, int(report.removed > 0))
+            outcome = FileOutcome(report, int(report.removed > 0))
             if report.removed and target.path == file.path:
                 report.written = False
-                worked = FileOutcome(report, *_before_tails(file, source, request))
+                outcome = FileOutcome(report, *_before_tails(file, source, request))
             elif report.removed and not look_only:
                 report = remove_from(source, target, request)
-                worked = FileOutcome(report, report.bytes_after, footer_bytes(target))
+                outcome = FileOutcome(report, report.bytes_after, footer_bytes(target))
         report.dry_run = self.request.how.dry_run
-        if not worked.size:
+        if not outcome.size:
             report.output = report.source  # no other file was made
         report.columns = [names.shown.get(name, name) for name in report.columns]
-        return dataclasses.replace(worked, columns=frozenset(report.columns))
+        return dataclasses.replace(outcome, columns=frozenset(report.columns))
 
 
 def _before_tails(file: TableFile, source: OpenFile, request: RemoveRequest) -> tuple[int, int]:

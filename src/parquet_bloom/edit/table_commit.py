@@ -119,13 +119,13 @@ class _Pending(Generic[R]):
     """A new version that waits for its commit."""
 
     change: Change
-    worked: FileOutcome[R]
+    outcome: FileOutcome[R]
     fields: tuple[Field, ...]  # of the snapshot that it was made of
 
     @property
     def report(self) -> R:
         """The report of its new version."""
-        return self.worked.report
+        return self.outcome.report
 
 
 def change_table(
@@ -294,17 +294,17 @@ class _Run(Generic[R]):
 
         # A commit names each column that some file got filters for, complete columns only if they are so in every file,
         # and a choice only if all files agree on it.
-        columns = [identified(one, one.worked.columns) for one in self._pending]
-        complete = [identified(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
+        columns = [identified(one, one.outcome.columns) for one in self._pending]
+        complete = [identified(one, one.outcome.complete) for one in self._pending if one.outcome.complete is not None]
         told = properties_of(
             self._how.operation,
             set().union(*columns),
             set.intersection(*complete) if len(complete) == len(self._pending) else None,
-            choices.pop() if len(choices := {one.worked.choice for one in self._pending}) == 1 else "",
+            choices.pop() if len(choices := {one.outcome.choice for one in self._pending}) == 1 else "",
             {
-                column: one.worked.options[column[0]]
+                column: one.outcome.options[column[0]]
                 for one in self._pending
-                for column in identified(one, frozenset(one.worked.options))
+                for column in identified(one, frozenset(one.outcome.options))
             },
         )
         return {**told, "parquet-bloom.version": __version__}

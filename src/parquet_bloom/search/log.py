@@ -413,9 +413,9 @@ class TableLog:
         return list(self._fields)
 
 
-def log_of(snapshot: Snapshot) -> Log:
-    """The log of a snapshot, before any predicate."""
-    return TableLog(snapshot) if snapshot.has_log else NoLog()
+def log_of(snapshot: Snapshot, outcomes: Sequence[int] | None = None) -> Log:
+    """The log of a snapshot, before any predicate, or with the outcomes of one for its files."""
+    return TableLog(snapshot, outcomes) if snapshot.has_log else NoLog()
 
 
 def logged_rows(file: DataFile) -> int | None:

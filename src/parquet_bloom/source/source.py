@@ -13,6 +13,7 @@ import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from parquet_bloom.arguments import part
@@ -138,7 +139,7 @@ class CallSource(NamedSource):
     ) -> None:
         self.paths, self.filesystem, self.raw_files, self.access = paths, filesystem, raw_files, access
 
-    @property
+    @cached_property
     def table_name(self) -> TableName | None:
         """The one table that is named; None where they are files. Raises RequestError for a table among several."""
         return named_table(self.paths)
@@ -247,7 +248,7 @@ class Pinned(CallSource):
         self.options = part(ReadOptions, options)
         many: Any = list(paths) if isinstance(paths, list | tuple) else paths
         super().__init__(many, filesystem, options.get("raw_files", False), TableAccess.from_options(options))
-        self._name = named_table(self.paths)
+        self._kind = None if self.table_name is None else self.table_name.kind
         self._kept_version: str | None = None  # of a copy that was pickled
 
     @property
@@ -271,8 +272,8 @@ class Pinned(CallSource):
             looked = cast(_Resolution, self.__dict__.setdefault("_look", new))  # of two threads one is first
         if stored_only not in looked.found:
             # Only DuckLake's log holds rows itself. Elsewhere a version that is named may have an older schema.
-            ducklake = self._name is not None and self._name.kind == "ducklake"
-            again = self._find(stored_only, looked.version, looked.pins) if ducklake else looked.found[not stored_only]
+            other = looked.found[not stored_only]
+            again = self._find(stored_only, looked.version, looked.pins) if self._kind == "ducklake" else other
             looked.found.setdefault(stored_only, again)
         found = looked.found[stored_only]
         if found.tables is None:
@@ -287,11 +288,11 @@ class Pinned(CallSource):
         return self.__dict__.get("_look")
 
     def _find(self, stored_only: bool, version: str | None, pins: dict[str, object]) -> ResolvedSource:
-        names = self.paths
-        if version and self._name is None:  # a Delta table's folder
+        names, name = self.paths, self.table_name
+        if version and name is None:  # a Delta table's folder
             names = f"delta:{os.fspath(names[0] if isinstance(names, list) else names)}@{version}"
-        elif version and self._name is not None and self._name.version is None:
-            names = f"{self._name.unversioned}@{version}"
+        elif version and name is not None and name.version is None:
+            names = f"{name.unversioned}@{version}"
         found = CallSource(names, self.filesystem, self.raw_files, self.access).resolve(stored_only)
         files = [replace(file, pins=pins) for file in found.snapshot.files]
         return replace(found, snapshot=replace(found.snapshot, files=files))
@@ -307,6 +308,6 @@ class Pinned(CallSource):
         return line(type(self).__name__, parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        iceberg = self._name is not None and self._name.kind == "iceberg"  # whose schema may be newer than its snapshot
-        kept = None if iceberg else self.version
+        # Iceberg's schema may be newer than the snapshot that is named.
+        kept = None if self._kind == "iceberg" else self.version
         return {**{key: value for key, value in self.__dict__.items() if key != "_look"}, "_kept_version": kept}

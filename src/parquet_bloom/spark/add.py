@@ -502,15 +502,17 @@ class _FileTask:
         started = time.perf_counter()
         request = self.request.written(overwrite=True)
         with Workers(request.threads or 1) as workers:
-            worked = AddToTableFile(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
-        status = tasks.DONE if worked.size else tasks.UNCHANGED
-        row = tasks.report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
+            outcome = AddToTableFile(TableColumns(self.snapshot), request, workers, self.append)(
+                file, target, look_only
+            )
+        status = tasks.DONE if outcome.size else tasks.UNCHANGED
+        row = tasks.report_row(str(file), str(target), status, outcome.report, time.perf_counter() - started)
         return FileOutcome(
             RowReport(row=row),
-            worked.size,
-            worked.footer_size,
-            worked.columns,
-            worked.complete,
-            worked.choice,
-            worked.options,
+            outcome.size,
+            outcome.footer_size,
+            outcome.columns,
+            outcome.complete,
+            outcome.choice,
+            outcome.options,
         )

@@ -26,7 +26,7 @@ from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.check import ExcludedFile, sizes_of, verdicts_of
-from parquet_bloom.search.log import TableLog
+from parquet_bloom.search.log import log_of
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups
 from parquet_bloom.source.snapshot import Snapshot
@@ -346,7 +346,7 @@ def search_rows(
 ) -> Iterator[Row]:
     """The rows of the files of a search; of one that cannot be read its error."""
     part = replace(snapshot, files=[one.file for one in files])
-    log = TableLog(part, [one.outcome for one in files]) if part.has_log else None
+    log = log_of(part, [one.outcome for one in files])
     with_deletes = {str(one) for one in files if one.has_deletes}
     for one in Search(ResolvedSource(part), predicate, options, log):
         for row in [failed_row(*one)] if isinstance(one, tuple) else rows_of(one):

@@ -39,7 +39,7 @@ from parquet_bloom.predicates.tree import (
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
-from parquet_bloom.search.log import TableLog
+from parquet_bloom.search.log import log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import FileResult, Search, open_groups, warn_of_damage
 from parquet_bloom.search.source_rows import TableRows
@@ -463,7 +463,7 @@ class TableScan:
     def _searched(self, snapshot: Snapshot, file: SentFile) -> FileResult:
         """A file and its row groups. Raises what is wrong with it."""
         alone = replace(snapshot, files=[file.file])
-        log = TableLog(alone, [file.outcome])
+        log = log_of(alone, [file.outcome])
         [found] = Search(ResolvedSource(alone), self.predicate, self.query.options, log)
         if isinstance(found, tuple):
             raise found[1]

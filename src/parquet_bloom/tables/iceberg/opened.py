@@ -133,28 +133,28 @@ class IcebergTable:
 
 def filter_settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
     """The settings of filters in a table's properties; see source.snapshot.Snapshot."""
-    wishes: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
     if columns:
-        wishes["columns"] = columns
+        settings["columns"] = columns
     for name, text in properties.items():
         if not name.startswith(rates) and name != most:
             continue
         value = _number(text)
         if value is None:
-            wishes.setdefault("passed_over", []).append(f"{name} is {text}, which is no number")
+            settings.setdefault("passed_over", []).append(f"{name} is {text}, which is no number")
         elif name.startswith(rates):
-            wishes.setdefault("fpp", {})[name.removeprefix(rates)] = value
+            settings.setdefault("fpp", {})[name.removeprefix(rates)] = value
             if not 0 < value < 1:
                 reason = f"its property {name} is {text}; a rate lies between 0 and 1"
-                wishes.setdefault("wrong", {})["fpp"] = reason
+                settings.setdefault("wrong", {})["fpp"] = reason
         else:
-            wishes["max_bytes"] = int(value)
+            settings["max_bytes"] = int(value)
             if value < MIN_BYTES:
                 reason = f"its property {name} is {text}; the smallest filter has {MIN_BYTES} bytes"
-                wishes.setdefault("wrong", {})["max_bytes"] = reason
-    return wishes
+                settings.setdefault("wrong", {})["max_bytes"] = reason
+    return settings
 
 
 def _number(text: str) -> float | None:
