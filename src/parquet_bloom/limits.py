@@ -1,4 +1,4 @@
-"""Limits of the whole process: how much of what a file claims is believed, and how many requests are on their way.
+"""Limits of the whole process: how much of what a file claims is believed, and how many requests run at a time.
 
 A few bytes can claim gigabytes. A file beyond a limit is a LimitError that names it. It may be sound; whoever trusts it
 raises the limit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -284,7 +285,9 @@ def test_ducklake(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [1, *more_then_slow(range(2, 12), 2)])
 def test_read_filters_as_executors_do(spark: Any, seed: int, tmp_path: Path) -> None:
     """Spark filters once more, by its own values: no row is lost there."""
-    spark.sparkContext.addPyFile(evolving_tables.__file__)  # what its tables' deletes are
+    package = Path(evolving_tables.__file__).parent  # its tables' deletes are of a class of it
+    archive = shutil.make_archive(str(tmp_path / package.name), "zip", package.parent, package.name)
+    spark.sparkContext.addPyFile(archive)
     table = evolved(seed, tmp_path)
     snapshot, rng = table.snapshot(), Random(seed)
     for _ in range(4):

@@ -246,7 +246,7 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
 def _add_to_files(
     request: Request, sets: WorkerSets, tables: Tables, report_filters: FilterProgress
 ) -> FileWork[AddedFile]:
-    """The work of each of several files, which may be worked on at a time."""
+    """The work on each of several files. It may run on some of them at a time."""
 
     def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[AddedFile]:
         with sets.taken() as workers:

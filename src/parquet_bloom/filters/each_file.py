@@ -56,7 +56,7 @@ def each_file(
 
 
 def files_at_once(files: Sequence[DataFile], most: int | None = None) -> int:
-    """How many of these files are worked on at a time: 0 of local ones, which then need no other threads."""
+    """The number of these files to read at a time; 0 for local files, which then need no other threads."""
     if len(files) < 2 or any(file.is_local for file in files):
         return 0
     return limits().concurrency if most is None else min(most, limits().concurrency)

@@ -50,7 +50,7 @@ def _template(in_meta_data: Template) -> Template:
 _FOOTER = _template({})
 _WITH_TEXTS = _template({ColumnMetaDataId.key_value_metadata: {}, ColumnMetaDataId.statistics: {}})
 _OFFSET_INDEX: Template = {OffsetIndexId.page_locations: {}}
-EXTENSION = 32767  # the id that parquet-format's BinaryProtocolExtensions.md reserves
+EXTENSION = 32767  # the id that parquet-format reserves for extensions (its page BinaryProtocolExtensions)
 _TREE_NS, _LOAD_NS = 300.0, 10e6  # of the tree for a byte, and of the compiled loop until it is loaded
 PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved

@@ -179,7 +179,7 @@ class StoredFile(NewVersion):
 
     @property
     def _condition(self) -> dict[str, object]:
-        """What must be true of the target when it changes: the store compares and replaces in one step."""
+        """The condition on the target under which it changes: the store compares and replaces in one step."""
         # No object of that name, or the one that was read.
         if not self._overwrite:
             return {"IfNoneMatch": "*"}
@@ -400,7 +400,7 @@ def can_speak_for(filesystem: Any) -> bool:
 
 
 class _Clients:
-    """The clients of calls that are under way, by id of their file system, with the file system that keeps its id."""
+    """The clients of calls that run now, by the id of their file system, which stays beside its client."""
 
     def __init__(self) -> None:
         self.lock, self.calls = threading.Lock(), 0

@@ -303,7 +303,7 @@ def _ask_whole_by_ranges(source: OpenFile, asked: _FilterBatch) -> Integers:
 
 
 class KeyHits:
-    """Many keys of one column, asked of each file while a search has it open: with what that has read already.
+    """Many keys of one column, sought in each file while a search has it open, in the bytes that are read already.
 
     column  a name as people write it
     count   say how many keys a filter admits

@@ -245,7 +245,7 @@ class Search:
 
     @property
     def first_leaves(self) -> Sequence[Leaf]:
-        """The columns that names are held against, once the first file is searched: its own, or the table's."""
+        """The columns that names must be among, once the first file is searched: its own, or the table's."""
         if self.log.has_log:
             return self.log.leaves
         return () if self._first is None else self._first.leaves

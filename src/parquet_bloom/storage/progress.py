@@ -81,7 +81,7 @@ class Meter:
         self._report(self._done, 0, 0)
 
     def part(self, done: int, parts: int) -> None:
-        """So many filters or row groups of the current file are done; of files side by side nobody is told of parts."""
+        """So many filters or row groups of the current file are done; files that run side by side report no parts."""
         if threading.get_ident() == self._thread:
             self._report(self._done, done, parts)
 

@@ -314,7 +314,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 def in_order(
     work: Callable[[T], R], items: Iterable[T], most: int | None = None, settle: bool = False
 ) -> Iterator[Callable[[], R]]:
-    """For each item, in order, what gives its result or raises its error; the next items are worked on meanwhile.
+    """For each item, in order, a function that gives its result or raises its error; work on the next items goes on.
 
     work    on one file; may itself send requests side by side
     most    items that are worked on, or whose results wait; limits().concurrency unless given. So many results are in

@@ -326,7 +326,7 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
 
 @contextmanager
 def _connections() -> Iterator[None]:
-    """Let pyarrow make a file system with a connection for each request that we have on its way at a time.
+    """Let pyarrow make a file system with as many connections as requests that run at a time.
 
     S3FileSystem takes their number, 25 at least, from the number of threads that pyarrow has for reading when it is
     made (S3FileSystem::Impl::Init of Arrow 26). The threads themselves are not started for that.

@@ -132,7 +132,7 @@ class Workers:
 
 
 class WorkerSets:
-    """Workers for several files at a time: each file that is worked on takes a set, which serves the next one later.
+    """Workers for several files at a time: each file takes a set, which serves another file later.
 
     Of one file after the other there is one set.
     """
