@@ -189,7 +189,7 @@ def test_filters_that_are_wrong_today_are_told(tmp_path: Path) -> None:
     add_filters(path, in_place=True, columns=["id"], fpp=0.000_000_001)
     add_filters(path, in_place=True, columns=["user"], fpp=0.49, max_bytes=512)
     told = "\n".join(advise(path).flags)
-    assert "column id: 3 filters looked at, 3 far larger than 1 % takes" in told
+    assert "column id: 3 filters read, 3 far larger than 1 % takes" in told
 
 
 def test_shapes_that_filters_do_not_help_are_told(tmp_path: Path) -> None:

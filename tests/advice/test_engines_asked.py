@@ -188,7 +188,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert shown.err == "", "it took no ten seconds"
     assert "int8   no\n" in shown.out
     assert "uuid   -\n" in shown.out
-    assert "pyarrow, int8, uuid: its expressions cannot look into lists\n" in shown.out
+    assert "pyarrow, int8, uuid: its expressions cannot read inside lists\n" in shown.out
     assert run(["engines", "--engine", "duckdb", "--engine", "polars", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in document["engines"]] == ["duckdb", "polars"]

@@ -75,7 +75,7 @@ def test_other_errors_of_the_system_are_told_as_what_they_are(capsys: pytest.Cap
         assert cli._report_error(error) == 2
         assert capsys.readouterr().err == f"parquet-bloom: {line}\n"
     assert cli._report_error(ZeroDivisionError("division by zero")) == 2
-    line = "an error that nobody expected, ZeroDivisionError: division by zero"
+    line = "an unexpected error, ZeroDivisionError: division by zero"
     assert capsys.readouterr().err == f"parquet-bloom: {line}; the same command with --traceback shows where\n"
 
 

@@ -284,7 +284,7 @@ def test_an_error_that_nobody_expected_is_two_and_one_line(tmp_path: Path) -> No
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "parquet-bloom: warning: mind the gap",
-        r"parquet-bloom: an error that nobody expected, KeyError: 'missing\nkey'; the same command with --traceback "
+        r"parquet-bloom: an unexpected error, KeyError: 'missing\nkey'; the same command with --traceback "
         "shows where",
     ]
     for arguments in (("inspect", keys, "--traceback"), ("--traceback", "inspect", keys)):

@@ -69,7 +69,7 @@ def test_both_tables_say_the_same_of_an_engine(engine: str) -> None:
     used, unused = BY_ENGINE[engine]
     if used == "nothing":
         assert "yes" not in said.values()
-        assert unused == "all types that were asked"
+        assert unused == "all types of the run"
         return
     assert meant(used, types) == {one for one, word in said.items() if word == "yes"}
     assert meant(unused, types) == {one for one, word in said.items() if word == "no"}

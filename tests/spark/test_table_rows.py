@@ -380,7 +380,7 @@ def test_a_bad_file_or_vector_ends_the_query(lake: str) -> None:
     add = made.add("0.parquet", size=bad.stat().st_size)
     add["add"]["deletionVector"] = {**made.inline([7]), "cardinality": 2}
     made.commit(root, 1, add)
-    with pytest.raises(DamagedFileError, match="nobody can tell which of its rows are deleted"):
+    with pytest.raises(DamagedFileError, match="it is not known which of its rows are deleted"):
         living(live_files(lake))
 
 

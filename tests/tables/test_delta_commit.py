@@ -248,7 +248,7 @@ def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
     assert alone == reencoded_paths(commit.deltalake(), many), "names of one shape are tried once"
     root = table_at(tmp_path)
     monkeypatch.setattr(delta, "deltalake", Later)
-    with pytest.raises(TableFormatError, match="its path is written in a way that deltalake would change"):
+    with pytest.raises(TableFormatError, match="its path is written in a form that deltalake would change"):
         parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(StorageError, match="no table to try paths in"):
@@ -900,7 +900,7 @@ def test_a_store_that_fails_leaves_the_question_open(store, bucket):
 
     store.wire.before = broken
     try:
-        with pytest.raises(UnknownCommitError, match="nobody can tell whether the commit landed"):
+        with pytest.raises(UnknownCommitError, match="it is not known whether the commit landed"):
             table.commit(snapshot, [Change(file, to, file.size, 1)], {})
     finally:
         store.wire.before = None

@@ -680,7 +680,7 @@ def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: py
     database = tmp_path / "misspelt.db"
     properties = {"type": "sql", "uri": f"sqlite:///{database}", "warehouse": f"file://{tmp_path}"}
     with pytest.raises(
-        StorageError, match=f"^iceberg:cat: there is no database {database}; look at the catalog's property uri$"
+        StorageError, match=f"^iceberg:cat: there is no database {database}; check the catalog's property uri$"
     ):
         pb.check("iceberg:cat/ns.t", "id = 5", catalog_properties=properties)
     for name, value in properties.items():

@@ -69,7 +69,7 @@ def test_properties_of_a_catalog_that_files_do_not_have(tmp_path: Path) -> None:
 def test_a_file_system_is_for_files_and_delta() -> None:
     from pyarrow import fs
 
-    with pytest.raises(RequestError, match="a file system is given for files and delta:, iceberg: has its catalog's"):
+    with pytest.raises(RequestError, match="filesystem= is for files and delta:, iceberg: has its catalog's"):
         parquet_bloom.count("iceberg:prod/web.events", filesystem=fs.LocalFileSystem())
 
 

@@ -81,7 +81,7 @@ def _shape_flags(data: Survey) -> Iterator[str]:
             "the filters save; an index over all files answers here (parquet-bloom index build)"
         )
     if data.row_groups == 1 and data.files == 1:
-        yield "one row group: a filter can only tell whether the file has to be read at all"
+        yield "one row group: a filter can only show whether the file must be read at all"
     if data.bytes / groups > _LARGE_BYTES or data.rows / groups > _LARGE_ROWS:
         yield (
             f"row groups of {data.bytes / groups / (1 << 20):,.0f} MiB and {data.rows // groups:,} rows: one row that "
@@ -94,7 +94,7 @@ def _filter_flags(data: Survey) -> Iterator[str]:
         found = list(_sampled_filters(data, leaf))
         if not found:
             continue
-        some = f"column {leaf.name}: {len(found)} filters looked at"
+        some = f"column {leaf.name}: {len(found)} filters read"
         if leaf.physical == BOOLEAN:
             empty = sum(bits == 0 for bits, _, _, _ in found)
             if empty:

@@ -217,5 +217,5 @@ def _report_error(error: BaseException) -> int:
         case _:
             said = " ".join(str(error).split())
             what = f"{type(error).__name__}: {said}" if said else type(error).__name__
-            complain(f"an error that nobody expected, {what}; the same command with --traceback shows where")
+            complain(f"an unexpected error, {what}; the same command with --traceback shows where")
     return 2

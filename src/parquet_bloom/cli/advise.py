@@ -28,7 +28,7 @@ from parquet_bloom.options import ReadOptions
 @click.command("advise", cls=Command)
 @sources_argument
 @click.option(
-    "--queries", type=FILE, metavar="FILE", help="WHERE clauses or SQL statements, one a line: what is asked for."
+    "--queries", type=FILE, metavar="FILE", help="WHERE clauses or SQL statements of your queries, one a line."
 )
 @click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or clickhouse@26.3.")
 @raw_files_option

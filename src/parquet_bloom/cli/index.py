@@ -179,7 +179,7 @@ def _print_rows(
 @_column_option
 @_type_option
 @_root_option
-@click.option("--no-check", is_flag=True, help="Do not look whether the data are still those of the index.")
+@click.option("--no-check", is_flag=True, help="Do not check whether the data are still those of the index.")
 @all_option
 @json_option
 def query(

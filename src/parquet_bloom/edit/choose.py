@@ -105,7 +105,7 @@ def _alone(found: Estimate) -> str | None:
         ends = [(min(stretch), max(stretch)) for stretch in stretches]
         admitted = sum(low <= value <= high for value in values for low, high in ends) / len(values)
         if (admitted - 1) / (_STRETCHES - 1) < LEAST_BENEFIT:
-            return "its values are in order, and min and max tell the files of an ordered data set apart"
+            return "its values are in order, and min and max separate the files of an ordered data set"
     fewest, most = distinct(sample)
     if most < _FEW_DISTINCT * sample.whole:
         return f"few distinct values: some {most:,} among {sample.whole:,}"

@@ -297,7 +297,7 @@ def _history(found: ResolvedSource, report: StatusReport) -> History:
     try:
         return found.history()
     except ParquetBloomError as error:
-        report.notes.append(f"nobody can tell what was lost, as the older part of the log cannot be read: {error}")
+        report.notes.append(f"it is not known what was lost, as the older part of the log cannot be read: {error}")
         return History()
 
 

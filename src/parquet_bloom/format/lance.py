@@ -128,7 +128,7 @@ def refusal(kind: pa.DataType) -> str | None:
     if isinstance(kind, pa.BaseExtensionType):
         return refusal(kind.storage_type)
     if t.is_boolean(kind):
-        return "a boolean has two values; min/max or a bitmap index tells them"
+        return "a boolean has two values; min/max or a bitmap index separates them"
     if t.is_float16(kind):
         return f"Lance hashes no float16; cast to float32, or use {_PARQUET}"
     if t.is_fixed_size_binary(kind) or t.is_decimal(kind):

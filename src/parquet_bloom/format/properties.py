@@ -31,7 +31,7 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
         if not equals or not name:
             raise RequestError(parameter("properties") + f" {text}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
         if found.setdefault(name, value) != value:
-            raise RequestError(parameter("properties") + f" {name} is given twice, as {found[name]} and as {value}")
+            raise RequestError(parameter("properties") + f" {name} stands there twice, as {found[name]} and as {value}")
     return found
 
 

@@ -127,7 +127,7 @@ class Leaf:
     def refusal(self) -> str | None:
         """Why no filter can be built over this column; None if one can."""
         if self.physical == BOOLEAN:
-            return "BOOLEAN has two values, which min/max tell, and readers meet all-zero filters for it"
+            return "BOOLEAN has two values, which min/max separate, and readers meet all-zero filters for it"
         if self.physical == INT96:
             return "INT96 is deprecated and no engine prunes on it"
         if self.logical == "INTERVAL":

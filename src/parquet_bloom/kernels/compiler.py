@@ -148,7 +148,7 @@ def _take(handle: int, folder: str) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > until:
-                reason = f"{os.path.join(folder, _LOCK)} has been held by another process for {PATIENCE_S:.0f} s"
+                reason = f"{os.path.join(folder, _LOCK)} has been locked by another process for {PATIENCE_S:.0f} s"
                 raise CacheRefused(reason) from None
         except OSError as error:  # a file system without locks
             raise CacheRefused(f"{folder}: no lock can be had there: {error.strerror}") from error

@@ -243,10 +243,10 @@ def _check_folder(source: OpenFile, path: str) -> None:
         if folder.fd is None:
             return
         if mount_of(source.fd) != mount_of(folder.fd):  # as of a container that was given the file and not its folder
-            raise StorageError(path, "is mounted by itself, and under its other names nobody would find its journal")
+            raise StorageError(path, "is mounted by itself; under its other names no program would find its journal")
         if not folder.syncs:
             raise StorageError(
-                path, "its folder may not be listed, and nothing tells when a journal there is on the disk"
+                path, "its folder may not be listed, so it is not known when a journal there is on the disk"
             )
 
 

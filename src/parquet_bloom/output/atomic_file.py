@@ -216,7 +216,7 @@ class AtomicFile(Draft):
         try:
             out = self._folder.lstat(self._name)
         except OSError as error:  # what came out may be another program's version: it is not removed here
-            what = f"what it replaced, {self._name}, could not be looked at and removed"
+            what = f"what it replaced, {self._name}, could not be read and removed"
             raise self._in_place(f"{what}; the next add or remove does that", error) from error
         if out is None or (
             os.path.samestat(out, old) and (out.st_size, out.st_mtime_ns) == (old.st_size, old.st_mtime_ns)

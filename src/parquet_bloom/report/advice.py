@@ -286,7 +286,7 @@ def _by_engine(report: Any, engine: Any) -> list[str]:
     answers = _answers(report)
     said = {kind: _word(answers.get((engine.name, kind, PLAIN, EQUAL))) for kind in KINDS}
     if "yes" not in said.values():
-        return [f"{engine.title} {engine.version}", "nothing", "all types that were asked"]
+        return [f"{engine.title} {engine.version}", "nothing", "all types of the run"]
     nested = {title: _more(answers, engine.name, stored, question) for title, stored, question in _NESTED}
     cells = []
     for word in ("yes", "no"):

@@ -192,7 +192,7 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
     wrong = sum(len(file.wrong) for file in files)
     bad = f"{wrong:,} wrong" if wrong else "none wrong" if filters else "nothing to verify"
     looked, groups = sum(f.sampled for f in files), sum(f.row_groups for f in files)
-    some = f", {looked:,} of {groups:,} row groups looked at" if looked < groups else ""
+    some = f", {looked:,} of {groups:,} row groups read" if looked < groups else ""
     if files:
         style = "red" if wrong else "green" if filters else ""
         _say_of(files, f"{plural(len(filters), 'filter')}, {bad}{some}", say, style)

@@ -196,7 +196,7 @@ class TableRows:
                 reason, advice = f"lacks {name}, which has a default", "read_batches and read_table give it"
             else:
                 continue
-            raise RequestError(f"{file.file} {reason}, which a data set of files cannot tell; {advice}")
+            raise RequestError(f"{file.file} {reason}, which a data set of files does not know; {advice}")
 
     def same_names(self, file: FileResult) -> bool:
         """As SourceRows has it."""

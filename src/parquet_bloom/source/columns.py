@@ -199,7 +199,7 @@ class _Search:
                 raise self._unclear(one, "has no field id in the table")
             found = [(at, node) for at, node in nodes if node.element.field_id == one.field_id]
         elif one.reused:
-            reason = "shared a name with another column, and the file has no field ids to tell which it has"
+            reason = "shared a name with another column, and the file has no field ids that say which it has"
             raise self._unclear(one, f"{reason}; give the table its schema.name-mapping.default")
         else:
             names = {one.physical or one.name, *one.aliases}

@@ -108,7 +108,7 @@ def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any 
     Raises RequestError for a library that is not installed, StorageError, TableFormatError.
     """
     if filesystem is not None and name.kind != "delta":
-        raise RequestError(f"a file system is given for files and delta:, {name.kind}: has its catalog's")
+        raise RequestError(f"filesystem= is for files and delta:, {name.kind}: has its catalog's")
     if access.properties and name.kind == "delta":
         raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, delta: has no catalog")
     try:

@@ -193,7 +193,7 @@ class _FsspecFile:
         if info["type"] != "file":
             raise IsADirectoryError(f"is a {info['type']}, not a file")
         if info.get("size") is None:
-            raise OSError("the storage does not tell its size")
+            raise OSError("the storage does not say its size")
         self._filesystem, self._path = filesystem, path
         self.size = int(info["size"])
         self._version = StoreToken.of_info(getattr(filesystem, "protocol", ""), info)

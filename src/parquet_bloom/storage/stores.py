@@ -245,9 +245,7 @@ class Stores:
     def _locate_on_store(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
         found = on_file_system(self.given, uri[1].lower(), uri[2], unquote(uri[3]), text)
         if found is None:
-            raise RequestError(
-                f"{without_secret(text)} is not on the file system given, {self.given.filesystem.type_name}"
-            )
+            raise RequestError(f"{without_secret(text)} is not on that file system, {self.given.filesystem.type_name}")
         return found
 
 

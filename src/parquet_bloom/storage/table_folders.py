@@ -213,7 +213,7 @@ class Tables:
         near = self._nearest(store_of(at).folders(at))
         if isinstance(near, Exception):
             forced = parameter("force", True) + " goes on"
-            reason = "cannot tell whether it lies in a table (" + forced + f"): {storage_error(at, near).reason}"
+            reason = "it is not known whether it lies in a table (" + forced + f"): {storage_error(at, near).reason}"
             raise StorageError(at, reason) from near
         return None if near is None else Table(*near, str(at), "in")
 
@@ -230,7 +230,7 @@ class Tables:
         for at, folders in named:
             near = self._nearest(folders)
             if isinstance(near, Exception):
-                logger.info("cannot tell whether %s lies in a table: %s", at, near)
+                logger.info("it is not known whether %s lies in a table: %s", at, near)
             elif near is not None:
                 self.add(Table(*near, str(at), "is" if near[1] in store_of(at).names(at) else "in"))
         for at, folders in named[: 0 if self.found else _NAMES]:

@@ -60,7 +60,7 @@ class Root:
         self._folders = list(dict.fromkeys((folder, os.path.realpath(folder))))
         text = os.path.dirname(os.path.dirname(folder)) if named is None else os.fspath(named)
         if named is None and text == os.path.dirname(text):
-            raise RequestError(f"{file.path}: data all over the disk are not looked for; " + _HINT)
+            raise RequestError(f"{file.path}: no data is sought all over the disk; " + _HINT)
         store, path = Stores().locate(text)
         self._store = store
         self._path = store.real(path)

@@ -176,4 +176,4 @@ def _indexed_parts(tree: Predicate, names: set[tuple[str, ...]]) -> Predicate:
         return Not(_indexed_parts(tree.part, names))
     if isinstance(tree, Unknown):
         return Unknown(tree.text, tree.reason)  # its names may be columns of the data
-    return tree if tree.path in names else Unknown(str(tree), "no index over this column was given")
+    return tree if tree.path in names else Unknown(str(tree), "there is no index over this column")

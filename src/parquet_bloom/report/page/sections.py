@@ -59,7 +59,7 @@ def first(content: Content) -> Element:
         for command in advice.commands[:_LINES]
     ]
     if advice.flags:
-        parts += [element("h3", "What to look at"), _items(advice.flags)]
+        parts += [element("h3", "What to check"), _items(advice.flags)]
     failed = [*advice.failed, *([] if content.verdicts is None else content.verdicts.failed)]
     lines = list(dict.fromkeys(failure_lines(failed)))
     if lines:
@@ -232,7 +232,7 @@ def drawn_file(content: Content) -> Element:
         f"{plural(file.columns, 'column')}, by {name(file.created_by or 'an unnamed writer')}."
     )
     if content.advice.files > 1:
-        says += f" It is the largest of {plural(content.looked_at, 'file')} whose size was looked at."
+        says += f" It is the largest of {plural(content.looked_at, 'file')} whose size was read."
     if not content.heat:
         says += " It has no filters." if content.advice.files == 1 else " The largest file has no filters."
     there = [(f"kind{at}", text) for at, text in enumerate(KINDS) if layout.of_kind(at)]

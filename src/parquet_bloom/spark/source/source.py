@@ -252,7 +252,7 @@ class ParquetBloomSource(DataSource):
         """The reader of a query. Raises TableFormatError for folders of tables."""
         request = self._request()
         if request.columns is not None and list(request.columns) != schema.names:
-            raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
+            raise RequestError("there is a schema, so leave the option columns out: the schema names the columns")
         request.refuse_tables()
         return Reader(request, schema)
 

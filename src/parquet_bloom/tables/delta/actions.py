@@ -371,5 +371,5 @@ def _apply(folder: TableFolder, live: dict[Key, Add], actions: Actions) -> None:
     for add in actions.adds:
         key = key_of(add)
         if key in removed:
-            raise TableFormatError(folder.at, f"one commit adds and removes {add.path}: nobody can tell if it lives")
+            raise TableFormatError(folder.at, f"one commit adds and removes {add.path}: it is not known if it lives")
         live[key] = add

@@ -154,7 +154,7 @@ class Transaction:
             data = read_file(at)
         except Exception as error:
             said = _error_text(failure or error)
-            reason = f"nobody can tell whether version {version} is this commit ({said}); its files stay"
+            reason = f"it is not known whether version {version} is this commit ({said}); its files stay"
             raise UnknownCommitError(self._folder.at, without_secret(reason)) from error
         if failure is None and self._token.encode() not in data:
             raise UnknownCommitError(
@@ -172,7 +172,7 @@ class Transaction:
             return StorageError(self._folder.at, f"deltalake did not commit: {said}; nothing was committed")
         # What was sent may still arrive.
         return UnknownCommitError(
-            self._folder.at, f"nobody can tell whether the commit landed ({said}); its files stay"
+            self._folder.at, f"it is not known whether the commit landed ({said}); its files stay"
         )
 
     def _actions(self) -> list[Any]:
@@ -279,7 +279,7 @@ def uri_and_options(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
         raise RequestError(f"{at}: commits to Delta tables are made on local disks and S3 alone")
     options = s3_options(at.filesystem)
     if options.get("role_arn"):
-        raise RequestError(f"{at}: deltalake cannot be given a role that pyarrow assumes; give its credentials")
+        raise RequestError(f"{at}: deltalake takes no role that pyarrow assumes; give its credentials")
     return f"s3://{quote(at.path)}", _s3(options)
 
 

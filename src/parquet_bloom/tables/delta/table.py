@@ -79,7 +79,7 @@ class VectorDeletes:
         try:
             found = positions(self._bytes(), self.vector.rows)
         except FilterFormatError as error:
-            reason = "nobody can tell which of its rows are deleted: " + error.message
+            reason = "it is not known which of its rows are deleted: " + error.message
             raise DamagedFileError(self.file, reason) from error
         if len(found) and self.stored is not None and int(found[-1]) >= self.stored:
             reason = f"its deletion vector deletes row {int(found[-1])} of {self.stored}"
@@ -96,7 +96,7 @@ class VectorDeletes:
                 )
             return data[: vector.size]
         if vector.offset is None or vector.offset < 1 or vector.size < 0:
-            raise FilterFormatError("the log does not tell where in its file the deletion vector lies")
+            raise FilterFormatError("the log does not say where in its file the deletion vector lies")
         with OpenFile(self.place()) as source:
             if vector.offset + vector.size + AROUND > source.size:
                 raise FilterFormatError(
@@ -314,7 +314,7 @@ def commit_modes_of(folder: TableFolder, add: Add, at: Location, respelled: bool
     """How one file may get a new version. respelled: whether deltalake would write its path otherwise than the log."""
     reason = _refusal(folder, add, at)
     if not reason and respelled:
-        reason = "its path is written in a way that deltalake would change"
+        reason = "its path is written in a form that deltalake would change"
     return CommitModes(None, reason, reason) if reason else CommitModes("new-path")
 
 

@@ -73,7 +73,7 @@ class OneFile(fs.FileSystemHandler):
     open_input_stream = open_input_file
 
     def _refused(self, *_: Any) -> Any:
-        raise OSError("is held in memory, and is not written to")
+        raise OSError("is in memory, and is not written to")
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refused
     move = copy_file = open_output_stream = open_append_stream = _refused

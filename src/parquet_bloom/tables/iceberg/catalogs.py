@@ -160,7 +160,7 @@ def translated_errors(table: str, *kept: type[Exception]) -> Iterator[None]:
     except Exception as error:  # a catalog's client has errors of its own: SQL's, HTTP's, AWS's
         said = without_secret(first_line(error))
         if _NO_CATALOG.search(said) is not None:
-            reason = "the catalog's database has no table iceberg_tables, so it is no catalog; look at its property uri"
+            reason = "the catalog's database has no table iceberg_tables, so it is no catalog; check its property uri"
             raise RequestError(f"{table}: {reason}") from error
         raise StorageError(table, said) from error
 
@@ -207,7 +207,7 @@ def _check_database(name: str, uri: str) -> None:
         return  # pyiceberg says what to install
     found = _SQLITE.fullmatch(uri)
     if found is not None and not found[1].startswith((":", "file:")) and not os.path.exists(found[1]):
-        raise StorageError(f"iceberg:{name}", f"there is no database {found[1]}; look at the catalog's property uri")
+        raise StorageError(f"iceberg:{name}", f"there is no database {found[1]}; check the catalog's property uri")
 
 
 def refresh(table: Table, shown: str) -> None:

@@ -447,7 +447,7 @@ def _landed(log: IcebergLog, name: str, snapshot: int, error: Exception) -> bool
     except Exception:  # then the first error tells more
         pass
     reason = f"the catalog did not say whether snapshot {snapshot} was committed ({said})"
-    raise UnknownCommitError(name, f"{reason}; look at its history, new files were left where they are") from error
+    raise UnknownCommitError(name, f"{reason}; check its history; new files stay where they are") from error
 
 
 def _is_certain(error: Exception) -> bool:

@@ -214,7 +214,7 @@ def _read(place: Location, columns: Mapping[int, EqualityColumn], may_lack: bool
                     place, f"has two columns of one name, so equality deletes are not sure; {_ADVICE}"
                 )
             if len(there) < len(columns) and (not may_lack or -1 in ids):
-                raise TableFormatError(place, f"does not tell which column is which (field ids); {_ADVICE}")
+                raise TableFormatError(place, f"does not say which column is which (field ids); {_ADVICE}")
             rows = file.metadata.num_rows
             table = file.read(columns=list(there.values()))
     except OSError as error:

@@ -21,7 +21,7 @@ class PyArrow:
         """As Adapter has it."""
         name = pc.field(*column)
         if question == CONTAINS:
-            raise CannotAskError("its expressions cannot look into lists")
+            raise CannotAskError("its expressions cannot read inside lists")
         if question == EQUAL:
             where = name == values[0]
         elif question == IN:
