@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from object_store import SECRET, ObjectStore, options_of
+from object_store import SECRET, ObjectStore, Request, options_of
 
 import parquet_bloom as pb
 
@@ -72,11 +75,58 @@ def test_an_interrupted_run_leaves_no_object(store: ObjectStore, bucket: str) ->
     before = objects(store, bucket)
 
     def progress(p: pb.Progress) -> None:
-        if p.files_done == 1 and p.parts_done:
-            assert len(objects(store, bucket)) == 3, "the first file is there"
+        if p.files_done == 1:
+            assert len(objects(store, bucket)) >= 3, "the first file is there, and perhaps the second one"
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         pb.add_filters(f"delta:{bucket}/t", columns=["id"], filesystem=store.filesystem, progress=progress)
     assert objects(store, bucket) == before
     assert len(ids(store, uri)) == 2 * N
+
+
+def many_files(store: ObjectStore, bucket: str, files: int) -> tuple[str, str]:
+    """A table of so many small files: its URI for deltalake, and its name for us."""
+    uri = f"s3://{bucket}/t"
+    rows = pa.table({"id": np.random.default_rng(1).integers(0, 2**60, 40 * files), "p": np.arange(40 * files) % files})
+    write_deltalake(uri, rows, partition_by=["p"], storage_options=options_of(store))
+    return uri, "delta:" + store.uri(f"{bucket}/t")
+
+
+@pytest.mark.parametrize("per_commit", [None, 5])
+def test_files_get_new_versions_side_by_side(store: ObjectStore, bucket: str, per_commit: int | None) -> None:
+    files = 12
+    uri, name = many_files(store, bucket, files)
+    rows, now, most, lock = ids(store, uri), 0, 0, threading.Lock()
+
+    def wait(request: Request) -> None:
+        nonlocal now, most
+        if request.kind == "PUT" and request.path.endswith(".parquet"):
+            with lock:
+                now += 1
+                most = max(most, now)
+            time.sleep(0.3)  # as a store that is far away
+            with lock:
+                now -= 1
+
+    store.wire.before = wait
+    report = pb.add_filters(name, columns=["id"], files_per_commit=per_commit)
+    store.wire.before = None
+    assert most >= (5 if per_commit is None else 3), "side by side"
+    assert per_commit is None or most <= per_commit, "no file is begun that the commit has no room for"
+    assert [one.files for one in report.commits] == ([files] if per_commit is None else [5, 5, 2])
+    assert [file.source for file in report.files] == [file.path for file in pb.inspect(name + "@0").files]
+    assert ids(store, uri) == rows == ids(store, uri, 0)
+    assert len(objects(store, bucket)) == 2 * files
+
+
+def test_a_damaged_file_leaves_the_others_new(store: ObjectStore, bucket: str) -> None:
+    files = 6
+    _, name = many_files(store, bucket, files)
+    damaged = sorted(objects(store, bucket))[3]
+    size = store.client.head_object(Bucket=bucket, Key=damaged)["ContentLength"]
+    store.put(f"{bucket}/{damaged}", b"PAR1" + bytes(size - 8) + b"PAR1")
+    report = pb.add_filters(name, columns=["id"])
+    assert [failed.path.endswith(damaged) for failed in report.failed] == [True]
+    assert [one.files for one in report.commits] == [files - 1]
+    assert len(objects(store, bucket)) == 2 * files - 1, "nothing of the one that failed"

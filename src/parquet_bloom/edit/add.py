@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
-from parquet_bloom.edit.plan import Plan, Run, plan_file, upper_bound
+from parquet_bloom.edit.plan import FilterProgress, Plan, Request, Run, plan_file, upper_bound
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import check_movable, check_undoable
 from parquet_bloom.edit.table_commit import FileOutcome
@@ -27,6 +27,8 @@ from parquet_bloom.output.target import Target
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import WorkerSets
 
 # Beside the filters, for each of them and once for the file: what the footer and page indexes grow by. An estimate, for
 # the question whether the disk has room.
@@ -37,11 +39,15 @@ _MARGIN_BYTES = 4096
 class AddToFile:
     """The work of `add` on each of several files, as edit.table_commit.FileWork has it."""
 
-    run: Run
+    request: Request
+    sets: WorkerSets
+    tables: Tables
+    progress: FilterProgress | None = None
 
     def __call__(self, file: DataFile, target: Location, look_only: bool) -> FileOutcome[AddedFile]:
         """Add filters to one file: its rename is its commit. Raises as add_filters does for one file."""
-        return FileOutcome(add_file(file, target, self.run))
+        with self.sets.taken() as workers:
+            return FileOutcome(add_file(file, target, Run(self.request, workers, self.tables, self.progress)))
 
 
 def add_file(

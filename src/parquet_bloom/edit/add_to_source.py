@@ -51,8 +51,7 @@ from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location, in_order
-from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.workers import Workers, WorkerSets, processors
+from parquet_bloom.storage.workers import WorkerSets, processors
 
 if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions
@@ -224,35 +223,21 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
 
     with WorkerSets(request.threads or processors()) as sets:
         if not isinstance(to, ChangeableTable):
-            work = _add_to_files(request, sets, to.tables, report_filters)
-            changed = to.change(snapshot, lambda _: work, meter)
+            add = AddToFile(request, sets, to.tables, report_filters)
+            changed = to.change(snapshot, lambda _: add, meter)
             return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
         complete, append = CompleteFiles(to.table, request), to.how.append
-        with sets.taken() as workers:
 
-            def work_on(one: Snapshot) -> FileWork[AddedFile]:
-                columns = TableColumns(one)
-                add = AddToTableFile(columns, request, workers, append, report_filters)
-                return _skipping(complete.of(one, columns), add)
+        def work_on(one: Snapshot) -> FileWork[AddedFile]:
+            columns = TableColumns(one)
+            return _skipping(complete.of(one, columns), AddToTableFile(columns, request, sets, append, report_filters))
 
-            changed = to.change(snapshot, work_on, meter)
+        changed = to.change(snapshot, work_on, meter)
     if complete.unopened:
         some = f"{complete.unopened:,} of {len(changed.files) + len(changed.failed):,} files were not opened"
         all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
         notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
     return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
-
-
-def _add_to_files(
-    request: Request, sets: WorkerSets, tables: Tables, report_filters: FilterProgress
-) -> FileWork[AddedFile]:
-    """The work on each of several files. It may run on some of them at a time."""
-
-    def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[AddedFile]:
-        with sets.taken() as workers:
-            return AddToFile(Run(request, workers, tables, report_filters))(file, target, look_only)
-
-    return work
 
 
 def _skipping(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:
@@ -310,14 +295,14 @@ class AddToTableFile:
 
     names: TableColumns
     request: Request
-    workers: Workers
+    sets: WorkerSets
     append: bool = False
     progress: FilterProgress | None = None
 
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[AddedFile]:
         """As edit.table_commit.FileWork has it."""
         stays = target.path == file.path
-        with open_for_change(file, stays and not look_only) as whole:
+        with self.sets.taken() as workers, open_for_change(file, stays and not look_only) as whole:
             # Behind what the log has can lie a tail that no version names, or none any more: it is no part of a copy.
             logged = whole.until(file.size) if check_size(file, whole) else whole
             names = self.names.of(file, logged.footer())
@@ -325,7 +310,7 @@ class AddToTableFile:
             request = dataclasses.replace(request.written(in_place=stays, dry_run=look_only), copies=False)
             if stays:
                 request = self._as_tail(file, request)
-            run = Run(request, self.workers, THROUGH_LOG, self.progress)
+            run = Run(request, workers, THROUGH_LOG, self.progress)
             # Three cases: a copy of the logged part; a tail behind the file; and a file that has a tail already, whose
             # commit did not land, and whose filters may be the wanted ones.
             if stays and logged is not whole:

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
 from parquet_bloom.edit.reports import FileReport
-from parquet_bloom.edit.table_commit import THROUGH_LOG, Committing, FileWork, SourceChange, change_table
+from parquet_bloom.edit.table_commit import FAR_FILES, THROUGH_LOG, Committing, FileWork, SourceChange, change_table
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.filters.each_file import files_at_once
 from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions
@@ -31,7 +31,6 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.table_folders import Tables, write_guard
 
 R = TypeVar("R", bound=FileReport)
-_FAR_FILES = 16  # on other storages that get new versions at a time
 _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
@@ -88,7 +87,7 @@ class ChangeableFiles:
             return work(file, self.outputs.targets[file], self._dry_run).report
 
         far = not any(target.is_local for target in self.outputs.targets.values())
-        ahead = files_at_once(snapshot.files, None if self._dry_run else _FAR_FILES) if far else 0
+        ahead = files_at_once(snapshot.files, None if self._dry_run else FAR_FILES) if far else 0
         with one_client() if far else nullcontext():
             results = map_files(snapshot.files, one, self.outputs.single, self.outputs.failed, meter, ahead, True)
         return SourceChange(list(results), results.failed)

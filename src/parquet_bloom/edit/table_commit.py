@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.reports import FileReport, TableCommit
@@ -26,14 +28,16 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     parameter,
 )
+from parquet_bloom.filters.each_file import files_at_once
 from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.options import CommitMode, CommitOptions
+from parquet_bloom.output.s3 import one_client
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of
 from parquet_bloom.source.snapshot import Change, CommitModes, Field, Snapshot, Table, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
-from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.remote import Location, in_order
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import signals_wait
 
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R", bound=FileReport)
+FAR_FILES = 16  # on other storages that get new versions at a time
 _CONFLICTS = 10  # in a row, of one commit, before it is given up
 
 
@@ -128,6 +133,9 @@ class _Pending(Generic[R]):
         return self.outcome.report
 
 
+_Rewritten: TypeAlias = tuple[FileOutcome[R], Change | None]  # the change of a file that has a new version
+
+
 def change_table(
     table: Table, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], how: Committing, meter: Meter
 ) -> SourceChange[R]:
@@ -140,7 +148,8 @@ def change_table(
     """
     run = _Run(table, work_on, how)
     try:
-        run.work(snapshot, meter)
+        with one_client() if files_at_once(snapshot.files) else nullcontext():
+            run.work(snapshot, meter)
     except BaseException:  # a signal too
         run.remove_new_files()
         raise
@@ -218,22 +227,37 @@ class _Run(Generic[R]):
 
     def _gather(self, snapshot: Snapshot, meter: Meter) -> bool:
         """Rewrite files until a commit is full; True if all are done."""
-        ways, work = self._modes_of(snapshot), self._work_on(snapshot)
+        modes, work = self._modes_of(snapshot), self._work_on(snapshot)
+        ahead = files_at_once(snapshot.files, None if self._how.dry_run else FAR_FILES)
+        first: dict[str, TableFile] = {}  # a log may name a path twice
         for file in snapshot.files:
-            if file.path in self._seen or file.path not in self._wanted:
-                continue
-            if self._how.files is not None and len(self._pending) >= self._how.files:
+            if file.path in self._wanted and file.path not in self._seen:
+                first.setdefault(file.path, file)
+        waiting = list(first.values())
+
+        def rewrite(file: TableFile) -> _Rewritten[R]:
+            return self._rewrite_file(file, modes[file.path], work)
+
+        while waiting:
+            # Not every file gets a new version, so a commit may take several turns to fill; no file is begun too many.
+            room = len(waiting) if self._how.files is None else self._how.files - len(self._pending)
+            if room <= 0:
                 return False
-            meter.start()
-            self._seen.add(file.path)
-            try:
-                self._rewrite_file(snapshot, file, ways[file.path], work)
-            except ParquetBloomError as error:
-                self.changed.failed.append(FailedFile(str(file), error))
-            meter.finish()
+            turn, waiting = waiting[:room], waiting[room:]
+            results = in_order(rewrite, turn, ahead, settle=True) if ahead else (partial(rewrite, one) for one in turn)
+            with closing(results):  # on an error, what has begun ends before new files are removed
+                for file, result in zip(turn, results, strict=True):
+                    meter.start()
+                    self._seen.add(file.path)
+                    try:
+                        self._record(snapshot, result())
+                    except ParquetBloomError as error:
+                        self.changed.failed.append(FailedFile(str(file), error))
+                    meter.finish()
         return True
 
-    def _rewrite_file(self, snapshot: Snapshot, file: TableFile, ways: CommitModes, work: FileWork[R]) -> None:
+    def _rewrite_file(self, file: TableFile, ways: CommitModes, work: FileWork[R]) -> _Rewritten[R]:
+        """Make the new version of one file; several threads may."""
         # A file without a commit mode is worked on too, as a dry run: if it needs no new version, nothing is wrong.
         mode, reason = commit_mode_of(ways, self._how.way)
         target = target_of(self._table, file, mode)
@@ -248,20 +272,25 @@ class _Run(Generic[R]):
         except ParquetBloomError:
             self._remove(target.path)
             raise
-        has_new_version = outcome.size > 0
-        if has_new_version:
+        if outcome.size:
             if mode is None:
                 raise TableFormatError(file, f"cannot get a new version: {reason}")
             outcome.report.way, outcome.report.why = mode, reason
+            if not look_only:
+                return outcome, Change(file, target, outcome.size, outcome.footer_size)
         elif outcome.begun:
             self._remove(target.path)
         else:
             self._new.pop(target.path, None)
-        if has_new_version and not look_only:
-            change = Change(file, target, outcome.size, outcome.footer_size)
-            self._pending.append(_Pending(change, outcome, snapshot.fields))
-        else:
+        return outcome, None
+
+    def _record(self, snapshot: Snapshot, rewritten: _Rewritten[R]) -> None:
+        """Keep a new version for the commit; report a file that has none."""
+        outcome, change = rewritten
+        if change is None:
             self.changed.files.append(outcome.report)
+        else:
+            self._pending.append(_Pending(change, outcome, snapshot.fields))
 
     def _commit(self, snapshot: Snapshot) -> None:
         """Raises errors of ours: nothing was committed then, but for UnknownCommitError."""

@@ -64,7 +64,7 @@ from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables, write_guard
-from parquet_bloom.storage.workers import Workers
+from parquet_bloom.storage.workers import WorkerSets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -501,10 +501,9 @@ class _FileTask:
         """As FileWork has it. What an earlier attempt of this task made is made again."""
         started = time.perf_counter()
         request = self.request.written(overwrite=True)
-        with Workers(request.threads or 1) as workers:
-            outcome = AddToTableFile(TableColumns(self.snapshot), request, workers, self.append)(
-                file, target, look_only
-            )
+        with WorkerSets(request.threads or 1) as sets:
+            add = AddToTableFile(TableColumns(self.snapshot), request, sets, self.append)
+            outcome = add(file, target, look_only)
         status = tasks.DONE if outcome.size else tasks.UNCHANGED
         row = tasks.report_row(str(file), str(target), status, outcome.report, time.perf_counter() - started)
         return FileOutcome(

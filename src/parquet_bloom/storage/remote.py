@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -313,7 +313,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 def in_order(
     work: Callable[[T], R], items: Iterable[T], most: int | None = None, settle: bool = False
-) -> Iterator[Callable[[], R]]:
+) -> Generator[Callable[[], R], None, None]:
     """For each item, in order, a function that gives its result or raises its error; work on the next items goes on.
 
     work    on one file; may itself send requests side by side
