@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from object_store import ObjectStore
 from support import column_kinds
 from support.column_kinds import Truth, truth_of
 from support.repeats import more_then_slow
 
 import parquet_bloom
-from parquet_bloom import add_filters
+from parquet_bloom import add_filters, set_limits
 from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
 from parquet_bloom.cli import group
 from parquet_bloom.edit.sample import Interval
@@ -459,3 +461,29 @@ def test_columns_have_the_names_of_the_table(tmp_path: Path) -> None:
     assert advice.advised == ["new"]
     assert by_name(advice)["new"].row_groups_of_a_key is not None
     assert advice.row_groups == 2
+
+
+def test_samples_of_a_store_are_read_side_by_side_and_say_the_same(
+    events: Path, store: ObjectStore, bucket: str
+) -> None:
+    for copy in "ab":
+        store.put(f"{bucket}/events/{copy}.parquet", events.read_bytes())
+    most = 0
+
+    def wait(_: object) -> None:
+        nonlocal most
+        most = max(most, store.wire._open)
+        time.sleep(0.02)  # as a store that is far away
+
+    def advised(concurrency: int) -> pa.Table:
+        before = set_limits(concurrency=concurrency)
+        try:
+            found = advise(f"{bucket}/events", filesystem=store.filesystem).to_arrow()
+        finally:
+            set_limits(concurrency=before.concurrency)
+        return found.drop_columns("seconds")  # those of this machine, measured now
+
+    store.wire.before = wait
+    many = advised(64)
+    assert most >= 3, "side by side"
+    assert many == advised(1)

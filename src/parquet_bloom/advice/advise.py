@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 from typing import Any, Unpack
 
@@ -54,7 +55,7 @@ from parquet_bloom.source.source import ResolvedSource, source_of
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.remote import side_by_side
+from parquet_bloom.storage.remote import in_order, side_by_side
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 # --- what is wrong today --------------------------------------------------------------------------
@@ -66,6 +67,7 @@ BLOATED = 4  # times as large as 1 % takes
 _MANY_FILES = 1000
 _LARGE_BYTES, _LARGE_ROWS = 512 << 20, 5_000_000
 _LOOKED_AT = 6  # row groups of a column
+_FAR_COLUMNS = 16  # of files on another storage that are sampled at a time
 
 
 def flags_of(data: Survey) -> list[str]:
@@ -385,9 +387,12 @@ def advise_on(
         if log is not None:
             advice.queries = log.queries, log.lost
         meter = Meter(progress, data.read[:1], unit="columns")
-        for done, leaf in enumerate(data.leaves):
-            advice.columns.append(_column(data, advice, leaf, log, engine))
-            meter.part(done + 1, len(data.leaves))
+        column = partial(_column, data, advice, log, engine)
+        one_by_one = (partial(column, leaf) for leaf in data.leaves)
+        results = in_order(column, data.leaves, _FAR_COLUMNS) if data.is_far else one_by_one
+        for done, result in enumerate(results, 1):
+            advice.columns.append(result())
+            meter.part(done, len(data.leaves))
         meter.finish()
         advice.columns.sort(key=_rank)
         advice.flags = flags_of(data)
@@ -433,7 +438,7 @@ def _columns(outlines: Sequence[Outline], is_table: bool) -> tuple[Leaf, ...]:
     return tuple(known.values())
 
 
-def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engine: str | None) -> ColumnAdvice:
+def _column(data: Survey, advice: Advice, log: QueryLog | None, engine: str | None, leaf: Leaf) -> ColumnAdvice:
     found = ColumnAdvice(leaf.name, leaf.type_name, False, "", engines=engines_for(leaf))
     if log is not None:
         found.asked = log.asked[leaf.name]

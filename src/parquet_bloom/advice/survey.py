@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -42,6 +43,7 @@ class Survey:
     outlines: list[Outline]
     leaves: tuple[Leaf, ...]
     opened: dict[int, OpenFile] = field(default_factory=dict)
+    _opening: dict[int, threading.Lock] = field(default_factory=dict)
 
     def __enter__(self) -> Survey:
         return self
@@ -51,10 +53,17 @@ class Survey:
             source.close()
 
     def open(self, at: int) -> OpenFile:
-        """A file whose footer was read, open until the survey ends. Raises StorageError."""
-        if at not in self.opened:
-            self.opened[at] = OpenFile(self.read[at])
-        return self.opened[at]
+        """A file whose footer was read, open until the survey ends; threads may ask. Raises StorageError."""
+        with self._opening.setdefault(at, threading.Lock()):  # one for each: files are opened side by side
+            if at not in self.opened:
+                self.opened[at] = OpenFile(self.read[at])
+                self.opened[at].footer()
+            return self.opened[at]
+
+    @property
+    def is_far(self) -> bool:
+        """Whether its files lie on another storage."""
+        return bool(self.read) and not self.read[0].is_local
 
     @property
     def scale(self) -> float:
@@ -135,8 +144,7 @@ def survey_column(data: Survey, leaf: Leaf) -> ColumnSurvey | None:
             readers[file] = ColumnReader(source, source.footer().leaves[same.index])
         return readers[file]
 
-    remote = bool(data.read) and not data.read[0].is_local
-    found = estimate(chunks_of(leaf, files, data.row_groups, reader, remote))
+    found = estimate(chunks_of(leaf, files, data.row_groups, reader, data.is_far))
     return None if found is None else ColumnSurvey(leaf, found, with_filter, nulls / max(1, nulls + values))
 
 
