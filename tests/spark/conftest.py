@@ -17,7 +17,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Started as the commands start theirs; its workers also import modules of tests, by name."""
     need_spark()
     settings = {
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),  # Java's own environment may be an older session's
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),  # Java may have an older environment
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
