@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -23,6 +24,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # also where the environment, as in many containers, says that bytecode is not kept.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: the garbage collector passes over them, half a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,13 @@ class Item:
         return f"{self.module}:{self.name}"
 
 
-def items() -> Iterator[Item]:
+@cache
+def items() -> list[Item]:
+    """Every module, class and function; read when the first test wants them, not by each worker that collects tests."""
+    return list(_items())
+
+
+def _items() -> Iterator[Item]:
     for path in sorted(PACKAGE.rglob("*.py")):
         if "_thrift" not in path.parts:
             module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
@@ -70,15 +77,12 @@ def items() -> Iterator[Item]:
                     yield Item(module, node)
 
 
-ITEMS = list(items())
-
-
 def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+", text.lower()))
 
 
 def test_names_have_none_of_the_banned_words() -> None:
-    parts = ((item, words(re.sub(r"([a-z])([A-Z])", r"\1 \2", item.name))) for item in ITEMS)
+    parts = ((item, words(re.sub(r"([a-z])([A-Z])", r"\1 \2", item.name))) for item in items())
     found = {
         f"{item}": sorted(bad) for item, all_of in parts if (bad := all_of & BANNED) and item.name not in ALLOWED_NAMES
     }
@@ -87,7 +91,7 @@ def test_names_have_none_of_the_banned_words() -> None:
 
 def test_first_lines_have_none_of_the_banned_words() -> None:
     found = {}
-    for item in ITEMS:
+    for item in items():
         first = re.sub(r"`[^`]*`|\"[^\"]*\"", "", item.docstring.split("\n")[0])  # names and texts stay as they are
         if (bad := words(first) & BANNED) and (item.module, item.name) not in ALLOWED:
             found[str(item)] = (sorted(bad), item.docstring.split("\n")[0])
@@ -95,14 +99,14 @@ def test_first_lines_have_none_of_the_banned_words() -> None:
 
 
 def test_no_first_line_begins_with_a_question_word() -> None:
-    first = ((item, item.docstring.split()[0].lower() if item.docstring else "") for item in ITEMS)
+    first = ((item, item.docstring.split()[0].lower() if item.docstring else "") for item in items())
     assert [str(item) for item, word in first if word in SUBJECTS] == []
 
 
 @pytest.mark.parametrize("place", ALLOWED, ids=str)
 def test_each_exception_is_met(place: tuple[str, str]) -> None:
     module, name = place
-    lines = [one.docstring.split("\n")[0] for one in ITEMS if (one.module, one.name) == (module, name)]
+    lines = [one.docstring.split("\n")[0] for one in items() if (one.module, one.name) == (module, name)]
     assert any(words(line) & BANNED for line in lines), "an exception that nothing needs goes"
 
 
@@ -146,7 +150,7 @@ def known_names(node: ast.ClassDef) -> set[str]:
 
 
 def test_fields_that_docstrings_describe_exist() -> None:
-    classes = {item.name: item.node for item in ITEMS if isinstance(item.node, ast.ClassDef)}
+    classes = {item.name: item.node for item in items() if isinstance(item.node, ast.ClassDef)}
 
     def with_bases(node: ast.ClassDef) -> set[str]:
         names = known_names(node)
@@ -163,7 +167,7 @@ def test_fields_that_docstrings_describe_exist() -> None:
         return names
 
     stale = []
-    for item in ITEMS:
+    for item in items():
         if isinstance(item.node, ast.ClassDef):
             names = with_bases(item.node)
             stale += [f"{item}: {name}" for name in described(item.docstring) if name not in names]

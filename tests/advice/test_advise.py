@@ -18,6 +18,7 @@ from object_store import ObjectStore
 from support import column_kinds
 from support.column_kinds import Truth, truth_of
 from support.repeats import more_then_slow
+from support.samples import random_bytes
 
 import parquet_bloom
 from parquet_bloom import add_filters, set_limits
@@ -156,7 +157,7 @@ def test_the_rate_follows_the_size_of_what_is_read_in_vain(tmp_path: Path) -> No
     rng = np.random.default_rng(3)
     ids = hexes(rng, 4000)
     thin = by_name(advise(write(tmp_path / "thin.parquet", {"id": ids})))["id"]
-    blob = [rng.bytes(3000) for _ in range(4000)]
+    blob = random_bytes(rng, 4000, 3000)
     wide = by_name(advise(write(tmp_path / "wide.parquet", {"id": ids, "blob": blob})))["id"]
     assert thin.fpp is not None
     assert wide.fpp is not None
@@ -254,7 +255,7 @@ def lies_inside(folder: Path, seed: int) -> bool:
     stored = made(rng, how, groups * per_group)
     files = int(rng.integers(1, 4))
     for part, values in enumerate(np.array_split(stored, files)):
-        write(folder / f"{part}.parquet", {"id": values, "payload": [rng.bytes(50) for _ in values]}, per_group)
+        write(folder / f"{part}.parquet", {"id": values, "payload": random_bytes(rng, len(values), 50)}, per_group)
     [column] = [one for one in advise(folder).columns if one.column == "id"]
     assert column.absent is not None
     assert column.present is not None

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.samples import random_bytes
 
 import parquet_bloom
 from parquet_bloom import add_filters
@@ -29,7 +30,7 @@ def test_no_other_size_costs_less(ndv: int, in_vain: int) -> None:
 def write(path: Path, payload: int, values: int = 3000) -> Path:
     rng = np.random.default_rng(7)
     table = pa.table({"id": rng.integers(0, 2**60, values), "some": rng.integers(0, 40, values) * 2**40,
-                      "blob": [rng.bytes(payload) for _ in range(values)]})  # fmt: skip
+                      "blob": random_bytes(rng, values, payload)})  # fmt: skip
     pq.write_table(table, path, row_group_size=1000, compression="none")
     return path
 

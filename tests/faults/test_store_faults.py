@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from object_store import KEY, REGION, SECRET, ObjectStore, serving
 from pyarrow import fs
+from support.samples import random_bytes
 from wrong_store import HOW, WrongStore, before
 
 import parquet_bloom
@@ -71,7 +72,7 @@ class Store:
             connect_timeout=2, request_timeout=3, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
         )  # fmt: skip
         rng = np.random.default_rng(5)
-        table = pa.table({"id": rng.integers(0, 2**62, 8000), "wide": [rng.bytes(700) for _ in range(8000)]})
+        table = pa.table({"id": rng.integers(0, 2**62, 8000), "wide": random_bytes(rng, 8000, 700)})
         out = io.BytesIO()
         pq.write_table(table, out, row_group_size=4000, use_dictionary=False, compression="none")
         small = io.BytesIO()

@@ -285,11 +285,15 @@ def _edits_or_refuses(data: bytes) -> None:
             edit()
 
 
+@cache
+def _wholes() -> list[bytes]:
+    return [made([]), made(UNKNOWN), *_offset_indexes("pyarrow/types_filters.parquet")[:2]]
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_flipped_bytes_are_edited_or_refused(data):
-    wholes = [made([]), made(UNKNOWN), *_offset_indexes("pyarrow/types_filters.parquet")[:2]]
-    raw = bytearray(data.draw(st.sampled_from(wholes)))
+    raw = bytearray(data.draw(st.sampled_from(_wholes())))
     flips = st.lists(st.tuples(st.integers(0, len(raw) - 1), st.integers(0, 255)), min_size=1, max_size=4)
     for at, byte in data.draw(flips):
         raw[at] = byte

@@ -251,17 +251,17 @@ def damages(data: bytes, seed: int, n: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_damage(small: bytes, seed: int) -> None:
-    seen = {same(data) for data in damages(small, seed, 1500)}
+    seen = {same(data) for data in damages(small, seed, 700)}  # more: target `outline` of tests/fuzz
     assert seen == {"walked", "refused", "left to the bindings"}
 
 
 @pytest.mark.parametrize("name", fixture_files())
 def test_random_damage_of_other_programs_footers(name: str) -> None:
     footer = footer_of(corpus_file(name))
-    for data in damages(footer, len(footer), 100):
+    for data in damages(footer, len(footer), 40):
         same(data)
     rng = random.Random(len(footer))
-    for n in rng.sample(range(len(footer)), 50):
+    for n in rng.sample(range(len(footer)), 25):
         assert same(footer[:n]) == "refused"
 
 
@@ -380,7 +380,7 @@ def loose_footer(rng: random.Random, rate: float) -> bytes:
 @pytest.mark.parametrize(("rate", "least"), [(0.0, 0.7), (0.01, 0.3), (0.08, 0.01)])
 def test_footers_that_no_program_would_write(rate: float, least: float) -> None:
     seen = []
-    for seed in range(1500):
+    for seed in range(700):
         data = loose_footer(random.Random(seed), rate)
         try:
             seen.append(same(data))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from object_store import ObjectStore, Request, serving
+from support.samples import random_bytes
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, FileChangedError, StorageError
@@ -153,7 +154,7 @@ def test_a_source_looks_for_changes_of_small_objects_too(store: ObjectStore, loc
 def test_rows_of_larger_objects_cost_their_chunks_alone(store: ObjectStore, tmp_path: Path) -> None:
     """HEAD, GET of the tail, GET of the chunks, HEAD: no second look at the footer."""
     rng = np.random.default_rng(3)
-    table = pa.table({"v": rng.random(40_000), "pad": [rng.bytes(20) for _ in range(40_000)]})
+    table = pa.table({"v": rng.random(40_000), "pad": random_bytes(rng, 40_000, 20)})
     for number in range(3):
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=10_000, use_dictionary=False)
         store.put(f"data/larger/{number}.parquet", (tmp_path / f"{number}.parquet").read_bytes())
@@ -168,7 +169,7 @@ def test_rows_of_larger_objects_cost_their_chunks_alone(store: ObjectStore, tmp_
 
 def test_a_request_that_fails_while_rows_are_fetched_is_ours(store: ObjectStore, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
-    table = pa.table({"v": rng.random(40_000), "pad": [rng.bytes(20) for _ in range(40_000)]})
+    table = pa.table({"v": rng.random(40_000), "pad": random_bytes(rng, 40_000, 20)})
     for number in range(2):
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=10_000, use_dictionary=False)
         store.put(f"data/failing/{number}.parquet", (tmp_path / f"{number}.parquet").read_bytes())
@@ -278,7 +279,7 @@ def test_threads_share_the_pools(store: ObjectStore, local: Path) -> None:
 def test_an_object_that_changes_while_rows_are_read_is_noticed(store: ObjectStore, tmp_path: Path) -> None:
     """One that is larger than its tail: its rows come with other answers than its footer."""
     rng = np.random.default_rng(5)
-    table = pa.table({"v": rng.random(40_000), "pad": [rng.bytes(20) for _ in range(40_000)]})
+    table = pa.table({"v": rng.random(40_000), "pad": random_bytes(rng, 40_000, 20)})
     pq.write_table(table, tmp_path / "0.parquet", row_group_size=10_000, use_dictionary=False)
     data = (tmp_path / "0.parquet").read_bytes()
     for number in range(2):

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from object_store import SECRET, ObjectStore, serving
+from support.samples import random_bytes
 
 import parquet_bloom
 from parquet_bloom.errors import StorageError, TableFormatError
@@ -41,7 +42,7 @@ def events(seed: int) -> bytes:
     table = pa.table({
         "id": rng.integers(0, 2**62, n),
         "at": np.arange(n) * 10,
-        "payload": [bytes(rng.bytes(40)) for _ in range(n)],
+        "payload": random_bytes(rng, n, 40),
     })  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "x.parquet")

@@ -211,15 +211,16 @@ def test_what_a_hint_proposes_is_taken(files: dict[str, Stored], name: str) -> N
 def test_between_in_and_lists_of_conditions_take_them_too(files: dict[str, Stored], name: str) -> None:
     stored = files[name]
     top = next(text for text in reversed(TEXTS) if text.fits(stored.kind))
-    for text in (t for t in TEXTS if t.fits(stored.kind)):
+    for i, text in enumerate(t for t in TEXTS if t.fits(stored.kind)):
         place = text.place
         both = [row for row in stored.rows(">=", place) if row in set(stored.rows("<=", top.place))]
         found = parquet_bloom.read_table(stored.path, f"at BETWEEN '{text.text}' AND '{top.text}'")
         assert found["row"].to_pylist() == both
-        for predicate in (f"at IN ('{text.text}')", [("at", "=", text.text)], [[("at", "==", text.text)]]):
+        forms = (f"at IN ('{text.text}')", [("at", "=", text.text)], [[("at", "==", text.text)]])
+        for predicate in forms:
             found = parquet_bloom.read_table(stored.path, predicate)["row"].to_pylist()
             assert found == stored.rows("=", place), predicate
-            assert set(answers(stored, predicate).values()) == {""}
+        assert set(answers(stored, forms[i % 3]).values()) == {""}
         assert parquet_bloom.count(stored.path, [("at", ">", text.text)]) == len(stored.rows(">", place))
     for text in (t for t in TEXTS if not t.fits(stored.kind)):
         found = answers(stored, [("at", "=", text.text)])
@@ -253,13 +254,14 @@ def test_duckdb_finds_the_same_rows(files: dict[str, Stored], name: str) -> None
     stored, asked = files[name], 0
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE stored AS FROM '{stored.path}'")
         for text in TEXTS:
             spelled = text.text.endswith(("UTC", "-0530")) or re.fullmatch(r"[\d-]+Z?(\+\d\d:\d\d)?", text.text)
             if not text.fits(stored.kind) or text.place % 1000 or (text.zoned and spelled):  # no such spelling there
                 continue
             kind = "TIMESTAMPTZ" if text.zoned else "TIMESTAMP"
             for op in OPS:
-                query = f"SELECT row FROM '{stored.path}' WHERE \"at\" {op} {kind} '{text.text}' ORDER BY row"
+                query = f"SELECT row FROM stored WHERE \"at\" {op} {kind} '{text.text}' ORDER BY row"
                 rows = [row for (row,) in connection.execute(query).fetchall()]
                 assert parquet_bloom.read_table(stored.path, f"at {op} '{text.text}'")["row"].to_pylist() == rows, query
                 asked += 1

@@ -22,7 +22,7 @@ import pytest
 from object_store import ObjectStore, Request, serving
 from pyarrow import fs
 from support.commands import command, error_lines
-from support.samples import ROW_GROUPS, keys_table, leftovers, write_keys
+from support.samples import ROW_GROUPS, keys_table, leftovers, random_bytes, write_keys
 
 import parquet_bloom
 from parquet_bloom.cli import run
@@ -59,7 +59,7 @@ def big() -> bytes:
     """12 MiB, uncompressed, four row groups; 128 thousand bytes of them are `id`."""
     rng = np.random.default_rng(5)
     n = 16_000
-    wide = {f"wide_{i}": [rng.bytes(190) for _ in range(n)] for i in range(4)}
+    wide = {f"wide_{i}": random_bytes(rng, n, 190) for i in range(4)}
     table = pa.table({"id": pa.array(rng.integers(0, 2**62, n)), **wide})
     out = io.BytesIO()
     pq.write_table(table, out, row_group_size=n // 4, use_dictionary=False, compression="none", write_statistics=False)

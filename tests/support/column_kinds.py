@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from support.samples import random_bytes
+
 Rng = np.random.Generator
 Files = list[list[pa.Array]]
 N = 24  # of row groups, where nothing else is said
@@ -110,7 +112,7 @@ def _hexes(numbers: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def _uuids(rng: Rng) -> Files:
-    return _split(pa.array([rng.bytes(16) for _ in range(N * 800)], pa.binary(16)), 3)
+    return _split(random_bytes(rng, N * 800, 16).cast(pa.binary(16)), 3)
 
 
 def _jitter(rng: Rng, share: float) -> Files:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from parquet_bloom.format.roaring import Writer
+from support.random_questions import few_of, random_rows
 
 WIDE = Context(prec=76)
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -206,14 +207,14 @@ PARTITIONS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }  # fmt: skip
 
 
-def random_rows(rng: random.Random, kinds: Mapping[str, tuple[pa.DataType, list[Any]]], first: int) -> pa.Table:
-    n = rng.randint(1, 12)
-    columns: dict[str, pa.Array] = {"row": pa.array(range(first, first + n), pa.int64())}
-    for name, (kind, values) in kinds.items():
-        some = rng.sample(values, rng.randint(1, len(values))) + [None] * rng.randint(0, 2)
-        few = rng.random() < 0.15
-        columns[name] = pa.array([None if few else rng.choice(some) for _ in range(n)], kind)
-    return pa.table(columns)
+def some_table(rng: random.Random, kinds: Mapping[str, tuple[pa.DataType, list[Any]]], first: int) -> pa.Table:
+    """A few rows; a column has some of its values, perhaps NULL too, perhaps nothing else."""
+    known = {name: [*some, *[None] * rng.randint(0, 2)]
+             for name, some in few_of(rng, {name: values for name, (_, values) in kinds.items()}).items()}  # fmt: skip
+    known |= {name: [None] for name in known if rng.random() < 0.15}
+    rows = random_rows(rng, known, rng.randint(1, 12), nulls=0)
+    columns = {name: pa.array([row[name] for row in rows], kind) for name, (kind, _) in kinds.items()}
+    return pa.table({"row": pa.array(range(first, first + len(rows)), pa.int64()), **columns})
 
 
 def random_table(root: Path, rng: random.Random, steps: int) -> None:
@@ -227,7 +228,7 @@ def random_table(root: Path, rng: random.Random, steps: int) -> None:
         if what == "grow" and later:
             known.append(later.pop())
         if what in ("append", "grow"):
-            table = random_rows(rng, {name: KINDS[name] for name in known} | parts, rows)
+            table = some_table(rng, {name: KINDS[name] for name in known} | parts, rows)
             rows += table.num_rows
             write_deltalake(
                 str(root), table, mode="append", schema_mode="merge" if step else None, partition_by=[*parts] or None

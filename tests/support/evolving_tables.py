@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import parquet_bloom
-from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import domain_of
 from parquet_bloom.format.values import Operand, operand
-from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
+from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
+from support.random_questions import random_predicate
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int32(): [-7, 0, 1, 2, 5, 100, 2**31 - 1],
@@ -280,23 +280,10 @@ def evolved(seed: int, folder: Path) -> Evolving:
     return made
 
 
-def a_tree(table: Evolving, rng: Random, depth: int = 2) -> Predicate:
+def a_tree(table: Evolving, rng: Random) -> Predicate:
     """A random predicate over the columns as they are now."""
-    if depth and rng.random() < 0.6:
-        which = rng.choice([And, Or, Not])
-        if which is Not:
-            return Not(a_tree(table, rng, depth - 1))
-        return which(tuple(a_tree(table, rng, depth - 1) for _ in range(rng.randrange(1, 4))))
-    leaves: list[tuple[tuple[str, ...], Column]] = []
+    leaves: dict[tuple[str, ...], tuple[pa.DataType, list[Any]]] = {}
     for one in table.columns:
-        leaves += [((one.name, child.name), child) for child in one.children] or [((one.name,), one)]
-    path, column = rng.choice(leaves)
-    if pa.types.is_list(column.type):
-        return rng.choice([IsNull(path), Contains(path, rng.choice([1, 5, 9]))])
-    values = [as_literal(value) for value in VALUES[column.type] if value == value]
-    match rng.choice(["compare", "compare", "in", "null"]):
-        case "null":
-            return IsNull(path)
-        case "in":
-            return IsIn(path, tuple(rng.sample(values, 2)))
-    return Compare(path, rng.choice(["=", "=", "<", "<=", ">", ">="]), rng.choice(values))
+        for path, leaf in [((one.name, child.name), child) for child in one.children] or [((one.name,), one)]:
+            leaves[path] = leaf.type, [1, 5, 9] if _is_list(leaf.type) else VALUES[leaf.type]
+    return random_predicate(rng, leaves)

@@ -43,6 +43,13 @@ def keys_table(rows: int = ROW_GROUPS * ROWS, seed: int = 7) -> pa.Table:
     )
 
 
+def random_bytes(rng: np.random.Generator, n: int, width: int) -> pa.Array:
+    """binary[n] of so many bytes each; a call of the generator for each takes twenty times as long."""
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), n, [None, pa.py_buffer(rng.bytes(n * width))]).cast(
+        pa.binary()
+    )
+
+
 def write_keys(path: Path, **options: object) -> Path:
     """A file of three row groups; `colour` is wholly dictionary-encoded, the others are not."""
     options = {"row_group_size": ROWS, "use_dictionary": ["colour"], "compression": "zstd", **options}

@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 from kleene import answers, stored
+from support.random_questions import random_predicate
 
 import parquet_bloom
-from parquet_bloom.predicates.casts import OutOfReachError, literal_of
-from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Predicate
 
 Values = Mapping[str, tuple[pa.DataType, Sequence[Any]]]  # column -> its type, and values that may be there
 
@@ -29,33 +28,6 @@ class Asked:
     by: Counter[str] = field(default_factory=Counter)
 
 
-def a_tree(rng: Random, values: Values, depth: int = 2) -> Predicate:
-    """A random predicate over flat columns."""
-    if depth and rng.random() < 0.5:
-        which = rng.choice([And, And, Or, Not])
-        if which is Not:
-            return Not(a_tree(rng, values, depth - 1))
-        return which(tuple(a_tree(rng, values, depth - 1) for _ in range(rng.randrange(1, 4))))
-    name = rng.choice(list(values))
-    kind, known = values[name]
-    literals = [literal for value in known if (literal := _literal(value, kind)) is not None]
-    match rng.choice(["compare", "compare", "compare", "in", "null"]):
-        case "in" if literals:
-            return IsIn((name,), tuple(rng.choices(literals, k=2)))
-        case "compare" if literals:
-            return Compare((name,), rng.choice(["=", "=", "<", "<=", ">", ">="]), rng.choice(literals))
-    return IsNull((name,))
-
-
-def _literal(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, float) and value != value:
-        return None
-    try:
-        return literal_of(pa.scalar(value, kind))
-    except OutOfReachError:
-        return None
-
-
 def hold(name: str, whole: pa.Table, values: Values, rng: Random, n: int, asked: Asked, **options: Any) -> None:
     """Ask n random predicates of a table: rows, counts and verdicts must be those of these rows.
 
@@ -68,7 +40,7 @@ def hold(name: str, whole: pa.Table, values: Values, rng: Random, n: int, asked:
     rows = [{one: stored(whole[one][i]) for one in values} for i in range(whole.num_rows)]
     types = {(one,): whole.schema.field(one).type for one in values}
     for _ in range(n):
-        tree = a_tree(rng, values)
+        tree = random_predicate(rng, {(one,): values[one] for one in values})
         wanted = sorted(row for row, cells in zip(key, rows, strict=True) if answers(tree, cells, types) == {True})
         found = parquet_bloom.read_table(name, tree, ["row"], **options)
         assert sorted(found["row"].to_pylist()) == wanted, f"{name}: {tree}"

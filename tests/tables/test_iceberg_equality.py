@@ -41,6 +41,7 @@ from support.iceberg_tables import (
     live_rows,
     position_deletes,
 )
+from support.random_questions import random_rows
 
 from parquet_bloom.errors import TableFormatError
 
@@ -62,8 +63,7 @@ def ids(warehouse: Warehouse) -> list[Any]:
     return sorted(row["id"] for row in live_rows(warehouse.read()))
 
 
-def some_row(rng: random.Random) -> dict[str, Any]:
-    return {name: rng.choice([None, *values]) for name, (_, values) in KINDS.items()}
+KNOWN = {name: values for name, (_, values) in KINDS.items()}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -72,12 +72,12 @@ def test_random_deletes_delete_what_a_plain_comparison_finds(warehouse: Warehous
     table = warehouse.create(SCHEMA)
     wanted: list[dict[str, Any]] = []
     for _ in range(3):
-        rows = [some_row(rng) for _ in range(60)]
+        rows = random_rows(rng, KNOWN, 60, nulls=0.3)
         append(table, rows)
         wanted += rows
         for _ in range(2):
             columns = rng.sample(list(KINDS), rng.randint(2, 3))
-            gone = [some_row(rng) for _ in range(3)]
+            gone = random_rows(rng, KNOWN, 3, nulls=0.3)
             arrow = pa.Table.from_pylist(gone, schema=schema_to_pyarrow(SCHEMA))
             add_deletes(table, equality_deletes(table, columns, arrow, entries(table)[0].data_file))
             keys = {tuple(row[name] for name in columns) for row in gone}

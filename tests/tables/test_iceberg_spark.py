@@ -22,11 +22,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from support.iceberg_spark import IcebergSpark, IcebergSparkError
 from support.iceberg_tables import Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
+from support.random_questions import random_rows
 from support.repeats import more_then_slow
 from table_judges import Asked, texts
 from test_iceberg_equality import KINDS as EQUAL_KINDS
+from test_iceberg_equality import KNOWN
 from test_iceberg_equality import SCHEMA as EQUAL_SCHEMA
-from test_iceberg_equality import some_row
 from test_table_answers import DAYS, NUMBERS, TEXTS, Growing, hold_growing
 
 import parquet_bloom
@@ -269,11 +270,11 @@ def test_equality_deletes(seed: int, spark: IcebergSpark, tmp_path: Path) -> Non
 
     rows = 0
     for _ in range(3):
-        append(table, [some_row(rng) for _ in range(60)])
+        append(table, random_rows(rng, KNOWN, 60, nulls=0.3))
         rows += 60
         for _ in range(2):
             columns = rng.sample(list(EQUAL_KINDS), rng.randint(2, 3))
-            gone = pa.Table.from_pylist([some_row(rng) for _ in range(3)], schema=schema_to_pyarrow(EQUAL_SCHEMA))
+            gone = pa.Table.from_pylist(random_rows(rng, KNOWN, 3, nulls=0.3), schema=schema_to_pyarrow(EQUAL_SCHEMA))
             add_deletes(table, equality_deletes(table, columns, gone, rng.choice(entries(table)).data_file))
         file = rng.choice(entries(table)).data_file
         add_deletes(table, position_deletes(table, {file.file_path: [0]}, file))

@@ -20,6 +20,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 from support import delta_tables as made
 from support import iceberg_tables
 from support.ducklake_tables import Lake
+from support.random_questions import few_of, random_rows
 from support.repeats import more_then_slow
 from table_judges import Asked, Values, hold
 
@@ -125,13 +126,10 @@ class Growing:
 
     def rows(self) -> list[dict[str, Any]]:
         """Some new rows, of a few of the values, so that bounds exclude files."""
-        few = {name: self.rng.sample(known, self.rng.randint(1, len(known))) for name, known in self.values.items()}
-        nulls, first = self.rng.choice(self.nulls), self.next
+        few, first = few_of(self.rng, self.values), self.next
         self.next += self.rng.randint(1, 20)
-        return [
-            {"row": row} | {n: None if self.rng.random() < nulls else self.rng.choice(some) for n, some in few.items()}
-            for row in range(first, self.next)
-        ]
+        rows = random_rows(self.rng, few, self.next - first, self.rng.choice(self.nulls))
+        return [{"row": first + i, **row} for i, row in enumerate(rows)]
 
     def append(self) -> None:
         raise NotImplementedError

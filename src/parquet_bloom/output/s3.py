@@ -408,6 +408,7 @@ class _Clients:
 
 
 _clients = _Clients()
+_loaders: dict[str | None, Any] = {}  # botocore's, by AWS_DATA_PATH; only client_of uses them, under its lock
 
 
 def _forget_clients() -> None:
@@ -446,8 +447,22 @@ def client_of(filesystem: Any) -> Any:
         return client
 
 
-def _new_client(filesystem: Any) -> Any:
+def _session() -> Any:
+    """A session of boto3's whose descriptions of services are decoded once in a process: half of a client's work."""
     import boto3
+    from botocore.loaders import create_loader
+    from botocore.session import get_session
+
+    session = get_session()
+    folders = session.get_config_variable("data_path")  # of the user's own descriptions: AWS_DATA_PATH
+    loader = _loaders.setdefault(folders, create_loader(folders))
+    session.register_component("data_loader", loader)
+    made = boto3.session.Session(botocore_session=session)
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # to which each session adds boto3's folder
+    return made
+
+
+def _new_client(filesystem: Any) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
@@ -473,7 +488,7 @@ def _new_client(filesystem: Any) -> Any:
         )
     except TypeError:  # botocore before 1.36, which sends none
         config = Config(**settings)
-    return boto3.session.Session().client(
+    return _session().client(
         "s3",
         region_name=o.get("region") or None,
         endpoint_url=endpoint,
