@@ -4,7 +4,7 @@
     python benchmarks/store.py 1000 0.03        1,000 of them
     python benchmarks/store.py --serve ...      the server alone, which this program starts for itself
 
-The server sleeps before each answer and counts. It compares If-Match and If-None-Match of a PUT, and knows no
+The server sleeps before each answer and counts. It compares If-Match and If-None-Match, and knows no
 multipart uploads: objects are small. It checks no signature. Numbers of requests are exact; seconds are of one run.
 """
 
@@ -69,9 +69,13 @@ class Store:
         told = {"ETag": _etag(data), "Last-Modified": formatdate(1e9, usegmt=True), "Content-Length": str(len(data))}
         if method == "HEAD":
             return 200, told, b""
+        if headers.get("if-match", told["ETag"]) != told["ETag"]:
+            return _error(412, "PreconditionFailed", method)
         first, _, last = headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")
-        part = data[int(first) : int(last) + 1 if last else None]
-        told |= {"Content-Length": str(len(part)), "Content-Range": f"bytes {first}-{last}/{len(data)}"}
+        start = int(first) if first else max(0, len(data) - int(last))
+        stop = min(int(last) + 1, len(data)) if first and last else len(data)
+        part = data[start:stop]
+        told |= {"Content-Length": str(len(part)), "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"}
         return 206 if "range" in headers else 200, told, part
 
     def _put(self, key: str, headers: dict[str, str], body: bytes) -> Answer:

@@ -16,6 +16,8 @@ from moto.server import create_backend_app
 from pyarrow import fs
 from werkzeug.serving import make_server
 
+from parquet_bloom.storage import object_reader
+
 KEY, SECRET, REGION = "tests-key", "tests-secret", "us-east-1"
 
 
@@ -188,6 +190,20 @@ class ObjectStore:
         for name in self.names(bucket):
             self.client.delete_object(Bucket=bucket, Key=name)
         self.client.delete_bucket(Bucket=bucket)
+
+
+READERS = ["obstore", "pyarrow"]
+
+
+@contextmanager
+def reading_by(reader: str) -> Iterator[str]:
+    """While this is open objects are read by obstore where it can, or by pyarrow alone, as where obstore is missing."""
+    before, process = object_reader._process, object_reader._Process(reader == "pyarrow")
+    object_reader._process = process
+    try:
+        yield reader
+    finally:
+        object_reader._process = before
 
 
 def buckets(client: Any) -> set[str]:

@@ -263,6 +263,11 @@ class OpenFile:
         return self._file.stays
 
     @property
+    def is_of_one_version(self) -> bool:
+        """Whether each read is of the version that was opened, or an error: its requests name the ETag."""
+        return self._file.one_version
+
+    @property
     def bytes_kept(self) -> int:
         """Bytes of the file that are in memory."""
         return sum(len(data) for kept in (self._tail, self._held) for _, data in kept)

@@ -13,9 +13,9 @@ from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.display import Brief, without_secret
-from parquet_bloom.storage.remote import Location, open_remote, storage_error
+from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names
-from parquet_bloom.storage.stores import RemoteStore, Stores, store_of, store_on
+from parquet_bloom.storage.stores import RemoteStore, Stores, open_remote, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value

@@ -123,8 +123,9 @@ class StoreToken:
 
     @classmethod
     def of_headers(cls, size: int, etag: str | None, modified: str | None) -> StoreToken:
-        """Of what S3 answers to a request."""
-        return cls(size, _strong(etag), None, _seconds(modified), (etag, modified))
+        """Of what S3 answers to a request; pyarrow and obstore spell times in two ways, which are one here."""
+        seconds = _seconds(modified)
+        return cls(size, _strong(etag), None, seconds, (etag, modified if seconds is None else str(seconds)))
 
     @classmethod
     def of_info(cls, protocol: str | tuple[str, ...], info: Mapping[str, Any]) -> StoreToken:
