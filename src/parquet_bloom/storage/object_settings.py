@@ -14,7 +14,6 @@ HTTPS_PROXY. So nothing is left to it: whatever changes how an object is read is
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -39,7 +38,7 @@ _OF_ROLES = {"session_name", "external_id", "load_frequency"}  # nothing without
 _OBSTORE_ONLY = ("AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_", "AWS_ROOT_CERTIFICATE", "AWS_DEFAULT_HEADERS")
 # Endpoints of Amazon's that obstore cannot name; in a profile they have these names in small letters, without AWS_.
 _OTHER_ENDPOINTS = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
 _REGION = re.compile(r"(?!us-iso|eu-iso|eusc-)[a-z]{2}(-[a-z]+)+-[0-9]+")  # the others have domains of their own
 _HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _EVERY_HOST = "*,0.0.0.0/0,::/0"
@@ -167,8 +166,6 @@ def _credentials(options: Mapping[str, Any]) -> tuple[Credentials, tuple[object,
         if not os.environ.get("AWS_SECRET_ACCESS_KEY"):
             raise InexpressibleError("AWS_ACCESS_KEY_ID alone")
         return _of_environment, ("environment", _of_environment()["access_key_id"])
-    if importlib.util.find_spec("botocore") is None:
-        raise InexpressibleError("credentials that are no keys, without boto3")
     found = _ChainCredentials()
     return found, ("boto3", *found.looked_at)
 
@@ -202,8 +199,10 @@ class _ChainCredentials:
 
 
 def _find() -> Any:
-    import botocore.session
-
+    try:
+        import botocore.session
+    except ImportError:
+        raise InexpressibleError("there are no keys in the options or the environment, and boto3 is not installed") from None
     try:
         found = botocore.session.Session().get_credentials()
         if found is not None:
