@@ -202,7 +202,8 @@ def _find() -> Any:
     try:
         import botocore.session
     except ImportError:
-        raise InexpressibleError("there are no keys in the options or the environment, and boto3 is not installed") from None
+        reason = "no keys in the options or the environment, and boto3 is not installed"
+        raise InexpressibleError(reason) from None
     try:
         found = botocore.session.Session().get_credentials()
         if found is not None:
