@@ -22,6 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -115,6 +116,7 @@ class Store:
         return 200, {"Content-Type": "application/xml"}, text.encode()
 
 
+@lru_cache(100_000)
 def _etag(data: bytes) -> str:
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
