@@ -194,7 +194,8 @@ class Search:
                 return FileResult(data_file, excluded=BY_FOLDER)
         if (excluded := self.log.exclusion(data_file)) is not None:
             return FileResult(data_file, excluded=excluded)
-        source = OpenFile(data_file)
+        cache = self.options.cache
+        source = OpenFile(data_file if cache is None or data_file.is_local else cache.opened(data_file))
         try:
             searched = self._search_open(source, data_file)
         except BaseException:

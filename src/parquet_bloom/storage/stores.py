@@ -13,12 +13,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.errors import RequestError, StorageError, first_line
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import (
@@ -235,6 +235,18 @@ def at_version(at: Location, version: object) -> Location:
         from parquet_bloom.storage.object_reader import object_at  # for those alone who read objects
 
         return object_at(at, version)
+    return at
+
+
+def still_at_version(at: Location, version: object) -> Location:
+    """The same location; one that is open, without its end, if a request shows that it still has this version.
+
+    So is a file opened whose footer is known: HEAD brings no bytes.
+    """
+    opened = at_version(at, version)
+    if opened is not at:
+        with suppress(StorageError):
+            return opened if store_of(at).version(at) == version else at
     return at
 
 
