@@ -2,6 +2,7 @@
 
     python benchmarks/store.py                  200 objects, 30 ms a request
     python benchmarks/store.py 1000 0.03        1,000 of them
+    python benchmarks/store.py --pyarrow ...    read by pyarrow, as without the extra `stores`
     python benchmarks/store.py --serve ...      the server alone, which this program starts for itself
 
 The server sleeps before each answer and counts. It compares If-Match and If-None-Match, and knows no
@@ -21,6 +22,7 @@ import urllib.request
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import formatdate
 from functools import lru_cache
 from pathlib import Path
@@ -209,7 +211,36 @@ def calls(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
     }
 
 
+def peers(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
+    """The same question to other programs; those that are not installed, or lack their S3 part, are left out."""
+    found: dict[str, Callable[[], Any]] = {}
+    with suppress(Exception):
+        import polars as pl
+
+        options = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "aws_region": "us-east-1",
+                   "aws_endpoint_url": f"http://127.0.0.1:{port}", "aws_allow_http": "true"}  # fmt: skip
+        scan = pl.scan_parquet(f"s3://{BUCKET}/data/*.parquet", storage_options=options)
+        found["Polars, rows of one id"] = lambda: scan.filter(pl.col("id") == ids[0]).collect()
+    with suppress(Exception):
+        import duckdb
+
+        connection = duckdb.connect()
+        connection.execute("INSTALL httpfs; LOAD httpfs")
+        connection.execute(
+            "CREATE SECRET (TYPE s3, KEY_ID 'k', SECRET 's', REGION 'us-east-1', URL_STYLE 'path', USE_SSL false, "
+            f"ENDPOINT '127.0.0.1:{port}')"
+        )
+        read = f"SELECT * FROM read_parquet('s3://{BUCKET}/data/*.parquet') WHERE id = {ids[0]}"
+        found["DuckDB, rows of one id"] = lambda: connection.execute(read).fetchall()
+    return found
+
+
 def main() -> None:
+    if "--pyarrow" in sys.argv:
+        from parquet_bloom.storage import object_reader
+
+        sys.argv.remove("--pyarrow")
+        object_reader._process.forked = True  # as in a child of a process that has obstore
     numbers = [float(word) for word in sys.argv[1:]]
     n, seconds = int(numbers[0]) if numbers else 200, numbers[1] if len(numbers) > 1 else 0.03
     with tempfile.TemporaryDirectory() as made:
@@ -228,7 +259,7 @@ def main() -> None:
                 f"{n} objects of {len((folder / 'data/00000.parquet').read_bytes()) // 1000} kB, {1000 * seconds:g} ms"
             )
             print(f"{'':26}{'requests':>9}{'most':>6}{'seconds':>9}{'of work':>9}")
-            for name, call in calls(port, ids).items():
+            for name, call in {**calls(port, ids), **peers(port, ids)}.items():
                 clock, work = time.perf_counter(), time.process_time()
                 call()
                 clock, work = time.perf_counter() - clock, time.process_time() - work

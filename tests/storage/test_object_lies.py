@@ -87,6 +87,10 @@ def longer(_: Asked, answer: Answer) -> None:
     answer.body += b"PAR1" * 10
 
 
+def endless(_: Asked, answer: Answer) -> None:
+    answer.body = bytes(256 << 20)
+
+
 def broken_off(_: Asked, answer: Answer) -> None:
     assert answer.body is not None
     answer.headers["Content-Length"] = str(len(answer.body))
@@ -139,7 +143,8 @@ def not_xml(_: Asked, answer: Answer) -> None:
 
 LIES: dict[str, Callable[[Asked, Answer], None]] = {
     "a size that is larger": total(1000), "a size that is smaller": total(-1000), "a size of exabytes": total(1 << 62),
-    "another place": shifted, "fewer bytes": shorter, "more bytes": longer, "broken off": broken_off,
+    "another place": shifted, "fewer bytes": shorter, "more bytes": longer,
+    "a quarter of a gigabyte": endless, "broken off": broken_off,
     "no Content-Range": without_range, "a garbled Content-Range": garbled_range, "another ETag": other_etag,
     "no ETag": no_etag, "another time": other_time, "a whole object": whole, "no bytes": nothing,
     "an error as success": an_error_as_success, "gone": gone, "changed": changed, "no XML": not_xml,

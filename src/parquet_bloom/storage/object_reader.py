@@ -7,7 +7,8 @@ pyarrow asks HEAD first, and its GETs name no version. obstore (the extra `store
 reads as before, and the logger says why, where
 
 * obstore is not installed, or the options cannot be told in its words (storage.object_settings)
-* a first request fails that pyarrow's does not: whatever was told apart wrongly is right again
+* a first request fails that pyarrow's does not: whatever was told apart wrongly is right again. An answer that does
+  not fit the request is an error of the store, though: pyarrow would not notice that bytes are missing
 * this process was forked from one that had obstore loaded. Its threads stayed behind; a request would wait for ever
 * a key has empty, "." or ".." parts, which obstore takes for those of a path
 """
@@ -21,9 +22,9 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from parquet_bloom.errors import FileChangedError
@@ -49,6 +50,13 @@ class RefusedError(Exception):
     def __init__(self, reason: str, may_differ: bool = True) -> None:
         super().__init__(reason)
         self.may_differ = may_differ
+
+
+class WrongAnswerError(RefusedError):
+    """An answer that does not fit the request. pyarrow is not asked: it takes what its memory held for bytes."""
+
+    def __init__(self, reason: str = "the store answered with other bytes than it was asked for") -> None:
+        super().__init__(reason, may_differ=False)
 
 
 # --- an open object -------------------------------------------------------------------------------
@@ -129,7 +137,7 @@ class ObjectFile:
 class Bucket:
     """A bucket as obstore reads it.
 
-    works       whether an answer came that was right; before that, what fails may be obstore's or our doing
+    works  whether an answer came that was right; before that, what fails may be obstore's or our doing
     """
 
     def __init__(self, settings: ObjectSettings) -> None:
@@ -148,6 +156,7 @@ class Bucket:
             raise InexpressibleError(_one_line(error)) from error
         self.works = False
         self._given_up = False
+        self._knows_suffixes = True
 
     @property
     def is_lost(self) -> bool:
@@ -161,57 +170,72 @@ class Bucket:
 
     def open(self, at: Location) -> ObjectFile:
         """Open an object by its end. Raises FileNotFoundError, RefusedError."""
-        told, data, start = self._get(key_of(at), {"range": {"suffix": TAIL}})
-        if start != max(0, told.size - TAIL) or start + len(data) != told.size:
-            raise RefusedError("the store answered with other bytes than it was asked for")
+        try:
+            told, data = self._end(key_of(at)) if self._knows_suffixes else self._head(key_of(at))
+        except WrongAnswerError:
+            if not self._knows_suffixes:
+                raise
+            told, data = self._head(key_of(at))
+            if told.size and not self.works:
+                self._knows_suffixes = False
+                logger.info("the store does not know requests for last bytes; objects cost two requests each")
         if told.told[0] is None or told.told[0].startswith("W/"):
             raise RefusedError("the store gives no ETag of the bytes")
         self.works = True
         return ObjectFile(self, at, told, data)
 
+    def _end(self, key: str) -> tuple[StoreToken, bytes]:
+        """The version and the last bytes."""
+        told, data, start = self._get(key, {"range": {"suffix": TAIL}}, TAIL)
+        if start != max(0, told.size - TAIL) or start + len(data) != told.size:
+            raise WrongAnswerError
+        return told, data
+
+    def _head(self, key: str) -> tuple[StoreToken, bytes]:
+        """The version, and all bytes of a small object: of an empty one there are no last ones to ask for."""
+        import obstore
+
+        with _errors():
+            meta = _interruptible(lambda: obstore.head(self._store, key))
+        told = StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
+        if not 0 < told.size <= TAIL:
+            return told, b""
+        now, data, _ = self._get(key, {}, TAIL)
+        if now != told or len(data) != told.size:
+            raise WrongAnswerError
+        return told, data
+
     def read(self, key: str, offset: int, length: int, told: StoreToken) -> tuple[StoreToken, bytes]:
         """Read a range of one version; the token is of what the answer was made of. Raises RefusedError."""
         wanted = {"range": (offset, offset + length), "if_match": told.told[0]}
         try:
-            now, data, start = self._get(key, wanted)
+            now, data, start = self._get(key, wanted, length)
         except _OtherVersionError:
             return StoreToken(-1), b""
         except FileNotFoundError:
             raise RefusedError("no such file") from None
         if now == told and (start != offset or len(data) != length):
-            raise RefusedError("the store answered with other bytes than it was asked for")
+            raise WrongAnswerError
         return now, data
 
-    def _get(self, key: str, options: dict[str, Any]) -> tuple[StoreToken, bytes, int]:
-        """What the answer says of the object, its bytes, and where they lie."""
+    def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
+        """Ask for an object: what the answer says of it, its bytes, `most` of them, and where they lie."""
         import obstore
 
         def ask() -> tuple[Any, bytes, tuple[int, int]]:
+            # Of a body that never ends no more is read than one piece, which is of this length at least.
             answer = obstore.get(self._store, key, options=options)
-            return answer.meta, bytes(answer.bytes()), answer.range
+            return answer.meta, next(iter(answer.stream(min_chunk_size=most + 1)), b""), answer.range
 
-        try:
+        with _errors():
             meta, data, (start, stop) = _interruptible(ask)
-        except Exception as error:
-            raise _refusal_of(error) from error
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":  # a fault of Rust's code
-                raise
-            raise RefusedError(_one_line(error)) from error
         if meta["path"] != key or stop - start != len(data):
-            raise RefusedError("the store answered with other bytes than it was asked for")
-        return token_of(meta["size"], meta["e_tag"], meta["last_modified"]), data, start
+            raise WrongAnswerError
+        return StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"]), data, start
 
 
 class _OtherVersionError(Exception):
     pass
-
-
-def token_of(size: int, etag: str | None, modified: datetime | None) -> StoreToken:
-    """The version token of what obstore tells; equal to that of what pyarrow tells."""
-    return StoreToken.of_headers(
-        size, etag, None if modified is None else modified.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    )
 
 
 def key_of(at: Location) -> str:
@@ -226,13 +250,29 @@ def _interruptible(ask: Callable[[], R]) -> R:
     return ask()
 
 
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _refusal_of(error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a fault of Rust's code
+            raise
+        raise RefusedError(_one_line(error)) from error
+
+
 def _refusal_of(error: Exception) -> Exception:
     """obstore's error as one of ours."""
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError("no such file")
     if type(error).__name__ == "PreconditionError":
         return _OtherVersionError()
-    is_busy = re.search(r"status code: (429|5\d\d)", str(error)) is not None
+    text = str(error)
+    asked = "Error performing" in text or "HTTP error" in text  # else the answer is what is wrong
+    if "status code: 416" in text or (text.startswith("Generic S3 error: ") and not asked):
+        return WrongAnswerError(_one_line(error))
+    is_busy = re.search(r"status code: (429|5\d\d)", text) is not None
     return RefusedError(_one_line(error), may_differ=not is_busy)
 
 
@@ -337,7 +377,7 @@ def open_object(at: Location) -> Handle:
     try:
         return bucket.open(at)
     except RefusedError as error:
-        if worked and not error.may_differ:
+        if isinstance(error, WrongAnswerError) or (worked and not error.may_differ):
             raise OSError(str(error)) from None
         opened = _by_pyarrow(at)  # whose error is the one to tell
         if not worked and not bucket.works and opened.size:
