@@ -242,8 +242,7 @@ class Search:
             self._spare_bytes -= source.bytes_kept
             if self._spare_bytes < 0:
                 return False
-        if self.reads_rows and source.is_whole_in_memory and data_file.pins is None:
-            searched.of_one_version = True
+        searched.of_one_version |= self.reads_rows and source.is_whole_in_memory and data_file.pins is None
         return True
 
     @property

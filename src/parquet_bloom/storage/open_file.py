@@ -98,9 +98,7 @@ class ReadAhead:
         """Always True, as io.RawIOBase has it."""
         return True
 
-    def seekable(self) -> bool:
-        """Always True, as io.RawIOBase has it."""
-        return True
+    seekable = readable
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset; nothing is read."""
