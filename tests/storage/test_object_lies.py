@@ -185,6 +185,17 @@ def test_a_lie_is_an_error_or_changes_nothing(store: RecordingStore, name: str, 
         assert "given-secret" not in text
 
 
+@pytest.mark.parametrize("kind", ["small", "large"])
+@pytest.mark.parametrize("lie", [shorter, longer, nothing, endless])
+def test_bytes_that_were_not_asked_for_are_the_stores_error(store: RecordingStore, lie: Any, kind: str) -> None:
+    """Right when the object is opened or read, whatever they are; pyarrow, which would not notice, is not asked."""
+    with OpenFile(f"data/{kind}/0.parquet", on(store)) as source:
+        pass
+    store.wrong = lie
+    with pytest.raises(StorageError, match="other bytes than it was asked for"):
+        OpenFile(f"data/{kind}/1.parquet", source.location.filesystem).read(0, 100)
+
+
 def test_other_bytes_under_the_old_name_are_never_mixed(store: RecordingStore, files: dict[str, bytes]) -> None:
     """A store that does not know If-Match: the ETag of its answer tells."""
     key = "data/large/1.parquet"

@@ -480,3 +480,19 @@ def test_a_certificate_that_nobody_trusts(authority: tuple[Path, Path], data: by
             rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store)))
         assert "given-secret" not in str(caught.value)
         assert store.asked == []
+
+
+# --- what is loaded -------------------------------------------------------------------------------
+
+
+def test_a_local_file_needs_none_of_it(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(data)
+    code = """
+        import sys
+        import parquet_bloom
+        parquet_bloom.check(sys.argv[1], "id = 5")
+        print([name for name in sys.modules if name.startswith("obstore") or ".object_" in name])
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "x.parquet")]
+    assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout == "[]\n"
