@@ -2,9 +2,10 @@
 
     python benchmarks/store.py                  200 objects, 30 ms a request
     python benchmarks/store.py 1000 0.03        1,000 of them
+    python benchmarks/store.py --pyarrow ...    read by pyarrow, as without the extra `stores`
     python benchmarks/store.py --serve ...      the server alone, which this program starts for itself
 
-The server sleeps before each answer and counts. It compares If-Match and If-None-Match of a PUT, and knows no
+The server sleeps before each answer and counts. It compares If-Match and If-None-Match, and knows no
 multipart uploads: objects are small. It checks no signature. Numbers of requests are exact; seconds are of one run.
 """
 
@@ -21,7 +22,9 @@ import urllib.request
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import formatdate
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -69,9 +72,13 @@ class Store:
         told = {"ETag": _etag(data), "Last-Modified": formatdate(1e9, usegmt=True), "Content-Length": str(len(data))}
         if method == "HEAD":
             return 200, told, b""
+        if headers.get("if-match", told["ETag"]) != told["ETag"]:
+            return _error(412, "PreconditionFailed", method)
         first, _, last = headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")
-        part = data[int(first) : int(last) + 1 if last else None]
-        told |= {"Content-Length": str(len(part)), "Content-Range": f"bytes {first}-{last}/{len(data)}"}
+        start = int(first) if first else max(0, len(data) - int(last))
+        stop = min(int(last) + 1, len(data)) if first and last else len(data)
+        part = data[start:stop]
+        told |= {"Content-Length": str(len(part)), "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"}
         return 206 if "range" in headers else 200, told, part
 
     def _put(self, key: str, headers: dict[str, str], body: bytes) -> Answer:
@@ -111,6 +118,7 @@ class Store:
         return 200, {"Content-Type": "application/xml"}, text.encode()
 
 
+@lru_cache(100_000)
 def _etag(data: bytes) -> str:
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
@@ -203,7 +211,36 @@ def calls(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
     }
 
 
+def peers(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
+    """The same question to other programs; those that are not installed, or lack their S3 part, are left out."""
+    found: dict[str, Callable[[], Any]] = {}
+    with suppress(Exception):
+        import polars as pl
+
+        options = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "aws_region": "us-east-1",
+                   "aws_endpoint_url": f"http://127.0.0.1:{port}", "aws_allow_http": "true"}  # fmt: skip
+        scan = pl.scan_parquet(f"s3://{BUCKET}/data/*.parquet", storage_options=options)
+        found["Polars, rows of one id"] = lambda: scan.filter(pl.col("id") == ids[0]).collect()
+    with suppress(Exception):
+        import duckdb
+
+        connection = duckdb.connect()
+        connection.execute("INSTALL httpfs; LOAD httpfs")
+        connection.execute(
+            "CREATE SECRET (TYPE s3, KEY_ID 'k', SECRET 's', REGION 'us-east-1', URL_STYLE 'path', USE_SSL false, "
+            f"ENDPOINT '127.0.0.1:{port}')"
+        )
+        read = f"SELECT * FROM read_parquet('s3://{BUCKET}/data/*.parquet') WHERE id = {ids[0]}"
+        found["DuckDB, rows of one id"] = lambda: connection.execute(read).fetchall()
+    return found
+
+
 def main() -> None:
+    if "--pyarrow" in sys.argv:
+        from parquet_bloom.storage import object_reader
+
+        sys.argv.remove("--pyarrow")
+        object_reader._process.forked = True  # as in a child of a process that has obstore
     numbers = [float(word) for word in sys.argv[1:]]
     n, seconds = int(numbers[0]) if numbers else 200, numbers[1] if len(numbers) > 1 else 0.03
     with tempfile.TemporaryDirectory() as made:
@@ -222,7 +259,7 @@ def main() -> None:
                 f"{n} objects of {len((folder / 'data/00000.parquet').read_bytes()) // 1000} kB, {1000 * seconds:g} ms"
             )
             print(f"{'':26}{'requests':>9}{'most':>6}{'seconds':>9}{'of work':>9}")
-            for name, call in calls(port, ids).items():
+            for name, call in {**calls(port, ids), **peers(port, ids)}.items():
                 clock, work = time.perf_counter(), time.process_time()
                 call()
                 clock, work = time.perf_counter() - clock, time.process_time() - work

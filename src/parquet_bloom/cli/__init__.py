@@ -118,6 +118,7 @@ def main() -> None:
     process.leave_with(lambda: status)
     process.listen()
     status = run()
+    process.leave_after_signal()
     sys.exit(status)
 
 

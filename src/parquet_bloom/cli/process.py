@@ -75,3 +75,13 @@ def leave_with(status: Callable[[], int]) -> None:
         os._exit(status())
 
     atexit.register(leave)  # the last one registered is the first one called
+
+
+def leave_after_signal() -> None:
+    """End the process, if a signal asked for that, without waiting for threads.
+
+    sys.exit joins those of pools before it calls what is registered with atexit, and one may wait for a store that
+    does not answer. Whoever must not leave a file half written has waited by now.
+    """
+    if _asked:
+        atexit._run_exitfuncs()  # the last one is that of leave_with

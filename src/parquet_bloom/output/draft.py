@@ -283,8 +283,7 @@ class Assembled:
     """
 
     fd: int | None = None
-    pinned = False
-    stays = False
+    pinned = stays = one_version = False
 
     def __init__(self, pieces: Sequence[Extent], source: OpenFile, spool: int) -> None:
         self.size = pieces[-1].stop if pieces else 0

@@ -1,6 +1,6 @@
 """Files on other storages as pyarrow reads their rows: what a scan needs is fetched before, side by side.
 
-    search    HEAD, GET of the tail: footer, most filters, of a small file all of it     the file stays open
+    search    the tail: footer, most filters, of a small file all of it                  the file stays open
     rows      the column chunks that are left, up to 64 files ahead                      nothing that is in memory
               then pyarrow decodes from memory
 
@@ -125,6 +125,8 @@ class Fetcher:
         try:
             end = min(source.size, _PYARROW_END)
             source.prefetch([*chunk_ranges(file.outline, groups, names), (source.size - end, end)])
+            if not (source.is_of_one_version or source.is_whole_in_memory):
+                file.of_one_version = False
         except BaseException:
             if not kept:
                 source.close()
@@ -158,6 +160,8 @@ class Fetcher:
             while stop < len(parts) and not self.fetches(parts[stop], names):
                 stop += 1
             if stop > at:
+                for file, _ in parts[at:stop]:
+                    file.of_one_version = False  # pyarrow's requests name none
                 yield parts[at:stop], ()
             at = stop
 

@@ -22,15 +22,17 @@ from parquet_bloom.options import ReadOptions
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import still_at_version
 
 # --- footers kept between calls -------------------------------------------------------------------
 #
 # Footers that a caller keeps between calls: asking the same files again then reads filters only.
 
 
-def _store(source: OpenFile) -> Any:
+def _store(at: Location) -> Any:
     """An identity of the file system, as far as it has one: the same path on another is another file."""
-    return None if not source.is_remote else repr(getattr(source.location.filesystem, "__reduce__", lambda: None)())
+    return None if at.is_local else repr(getattr(at.filesystem, "__reduce__", lambda: None)())
 
 
 _CACHES: WeakSet[FooterCache] = WeakSet()
@@ -72,12 +74,17 @@ class FooterCache:
         of = f"{quantity(self._held, 'row groups')} of at most {self.max_row_groups:,}"
         return line("FooterCache", [quantity(len(self), "files"), of])
 
+    def opened(self, at: Location) -> Location:
+        """A file of another storage, without its end if the outline is here and a request shows that it still fits."""
+        held = self._outlines.get((_store(at), str(at)))
+        return at if held is None or at.opened else still_at_version(at, held[0])
+
     def outline(self, source: OpenFile) -> Outline:
         """The outline of an open file, read if it is not here. Raises as OpenFile.outline."""
         version_token = source.version_token
         if version_token is None:
             return source.outline()
-        key = (_store(source), source.path)
+        key = (_store(source.location), source.path)
         with self._lock:
             held = self._outlines.get(key)
             if held is not None and held[0] == version_token:

@@ -40,8 +40,8 @@ class FileResult:
     """One file and what is known of its row groups; or, without a decision, why it was not opened.
 
     visited        what Search.visit gave
-    in_one_answer  all of the file came with one answer of its storage, and is still there: what is read of it later
-                   is of that same version
+    of_one_version  what is read of it later is of that same version: all of the file came with one answer of its
+                    storage and is still there, or each request names the version
     """
 
     file: DataFile
@@ -54,7 +54,7 @@ class FileResult:
     version_token: object = None
     excluded: Exclusion | None = None
     visited: Any = None
-    in_one_answer: bool = False
+    of_one_version: bool = False
 
 
 def open_groups(file: FileResult) -> list[int]:
@@ -194,12 +194,14 @@ class Search:
                 return FileResult(data_file, excluded=BY_FOLDER)
         if (excluded := self.log.exclusion(data_file)) is not None:
             return FileResult(data_file, excluded=excluded)
-        source = OpenFile(data_file)
+        cache = self.options.cache
+        source = OpenFile(data_file if cache is None or data_file.is_local else cache.opened(data_file))
         try:
             searched = self._search_open(source, data_file)
         except BaseException:
             source.close()
             raise
+        searched.of_one_version = source.is_of_one_version
         if not data_file.is_local and self._keeps(source, searched):
             self.opened[id(data_file)] = source
         else:
@@ -240,7 +242,7 @@ class Search:
             self._spare_bytes -= source.bytes_kept
             if self._spare_bytes < 0:
                 return False
-        searched.in_one_answer = self.reads_rows and source.is_whole_in_memory and data_file.pins is None
+        searched.of_one_version |= self.reads_rows and source.is_whole_in_memory and data_file.pins is None
         return True
 
     @property

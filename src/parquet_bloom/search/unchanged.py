@@ -37,7 +37,7 @@ from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, side_by_side
-from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.stores import at_version, store_of
 
 # --- data sets that engines filter ----------------------------------------------------------------
 #
@@ -125,7 +125,7 @@ PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for name
 class ChangeGuard:
     """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading.
 
-    A file that came whole with one answer is not looked at again: verdict and rows are of the same bytes.
+    A file of which each answer was of one version is not looked at again: verdict and rows are of the same bytes.
 
     opened  files that a search kept open for the reading that ends here, by id(DataFile): they go
     """
@@ -142,7 +142,7 @@ class ChangeGuard:
         # After an error any change of a file may be its reason. Without one, a file that only got a tail was read
         # right.
         fits = _is_same if kind is not None else _fits_still
-        files = [file for file in self._files if not file.in_one_answer]
+        files = [file for file in self._files if not file.of_one_version]
         self._forget()
         for file, same in zip(files, side_by_side(fits, files), strict=True):
             if not same:
@@ -156,7 +156,7 @@ class ChangeGuard:
         if self._opened is not None:
             self._opened.clear()
         for file in self._files:
-            file.in_one_answer = False
+            file.of_one_version = False
 
 
 def _is_same(file: FileResult) -> bool:
@@ -169,7 +169,7 @@ def _is_same(file: FileResult) -> bool:
 
 def _fits_still(file: FileResult) -> bool:
     try:
-        opened_same(version_of(file)).close()
+        check_same(version_of(file))
     except (FileChangedError, StorageError):
         return False
     return True
@@ -246,8 +246,22 @@ def version_of(file: FileResult) -> FileVersion:
 
 
 def opened_same(file: FileVersion) -> OpenFile:
-    """Open a file that was searched once more. Raises FileChangedError if it is no longer that one, StorageError."""
-    source = OpenFile(file.location)
+    """Open a file that was searched once more. Raises FileChangedError if it is no longer that one, StorageError.
+
+    Where each read names the version, the first one is what raises that.
+    """
+    return _opened(file, at_version(file.location, file.version_token))
+
+
+def check_same(file: FileVersion) -> None:
+    """Raise FileChangedError if a file that was searched is no longer that one, or StorageError; a request says so."""
+    at = file.location
+    if at.is_local or file.version_token is None or store_of(at).version(at) != file.version_token:
+        _opened(file, at).close()
+
+
+def _opened(file: FileVersion, at: Location) -> OpenFile:
+    source = OpenFile(at)
     if _is_version(source, file) or _has_grown(source, file):
         return source
     source.close()
@@ -291,7 +305,7 @@ class SearchedDataset(ds.FileSystemDataset):
 
     def check_unchanged(self) -> None:
         """Raise FileChangedError, or StorageError for a file that is gone."""
-        side_by_side(lambda version: opened_same(version).close(), self._made_of[4])
+        side_by_side(check_same, self._made_of[4])
 
     def scanner(
         self, columns: Any = None, filter: pc.Expression | None = None, *arguments: Any, **options: Any

@@ -53,9 +53,18 @@ Files on other storages are worked on side by side, local ones one after the oth
     reading threads are more, so `stores` raises these while it makes one. A file system that the caller made keeps
     what it has.
 
-    HEAD and GET a file remain. pyarrow's `open_input_file` takes no size in Python, and tells an ETag only after a
-    HEAD; the listing's FileInfo has none. Without an ETag neither `Source` nor `FileChangedError` would notice a change
-    that keeps size and time, so the HEAD is not saved.
+    Through pyarrow HEAD and GET a file remain. pyarrow's `open_input_file` takes no size in Python, and tells an ETag
+    only after a HEAD; the listing's FileInfo has none. Without an ETag neither `Source` nor `FileChangedError` would
+    notice a change that keeps size and time, so the HEAD is not saved.
+
+Objects of S3 cost one request each through obstore, a choice of the user's (the extra `stores`).
+    The first GET is one of the last 64 KiB, whose answer has size and ETag; a listing is not needed for them, so names
+    come from pyarrow as before. Later GETs name the ETag. `object_settings` tells obstore what pyarrow's file system
+    was told, or that it cannot; a first request that fails is asked again of pyarrow, whose error is the one to tell.
+    So obstore can make a configuration that works neither fail nor mean something else.
+
+    Nothing is left to obstore's own look at the environment: HTTPS_PROXY and AWS_SKIP_SIGNATURE change its requests,
+    and not pyarrow's.
 
 The last 64 KiB of a remote file stay in memory, because the checks read them again.
     A chunk reaches pyarrow through a file object that reads ahead. With `pre_buffer` pyarrow would keep whole row

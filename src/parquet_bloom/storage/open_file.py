@@ -98,9 +98,7 @@ class ReadAhead:
         """Always True, as io.RawIOBase has it."""
         return True
 
-    def seekable(self) -> bool:
-        """Always True, as io.RawIOBase has it."""
-        return True
+    seekable = readable
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset; nothing is read."""
@@ -261,6 +259,11 @@ class OpenFile:
     def stays_open(self) -> bool:
         """Whether it costs the storage nothing that this file is open: each read is a request of its own."""
         return self._file.stays
+
+    @property
+    def is_of_one_version(self) -> bool:
+        """Whether each read is of the version that was opened, or an error: its requests name the ETag."""
+        return self._file.one_version
 
     @property
     def bytes_kept(self) -> int:

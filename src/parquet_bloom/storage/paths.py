@@ -13,9 +13,9 @@ from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.display import Brief, without_secret
-from parquet_bloom.storage.remote import Location, open_remote, storage_error
+from parquet_bloom.storage.remote import Location, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names
-from parquet_bloom.storage.stores import RemoteStore, Stores, store_of, store_on
+from parquet_bloom.storage.stores import RemoteStore, Stores, open_remote, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
@@ -232,8 +232,11 @@ class _Search:
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
+            opening = submit(open_remote, store.location(path))
+            if self._tables is not None:
+                self._tables.ask_above(store.location(path))
             try:
-                opened = open_remote(store.location(path))
+                opened = opening.result()
             except Exception as error:
                 # S3 says so where there is no such object; other errors it would only repeat.
                 asked = store.filesystem.type_name != "s3" or isinstance(error, FileNotFoundError)

@@ -1,7 +1,8 @@
 """Files on other storages: opened with one request, read in ranges, several side by side.
 
-Two kinds: what pyarrow opens itself (S3, GCS, Azure, HDFS), and what fsspec does. An fsspec file
+Here two kinds: what pyarrow opens itself (S3, GCS, Azure, HDFS), and what fsspec does. An fsspec file
 is never opened: its buffering would fetch megabytes for the fifty bytes of a filter's block.
+storage.object_reader has the third: objects of S3 through obstore. stores.open_remote chooses.
 """
 
 from __future__ import annotations
@@ -54,15 +55,20 @@ class Location:
 class Handle(Protocol):
     """A file that is open for reading, which is safe from several threads.
 
-    fd      the descriptor of a local file, else None
-    pinned  whether `version` tells one version of the file from the next
-    stays   whether many may be open: no connection or descriptor belongs to it
+    fd           the descriptor of a local file, else None
+    pinned       whether `version` tells one version of the file from the next
+    stays        whether many may be open: no connection or descriptor belongs to it
+    one_version  whether each read is of the version that `version` tells, or an error
     """
 
     size: int
     fd: int | None
     pinned: bool
     stays: bool
+
+    @property
+    def one_version(self) -> bool:
+        """As above; it may end, in a forked child."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Fewer bytes only where the file ends."""
@@ -94,7 +100,7 @@ class Beginning:
 
     def __init__(self, file: Handle, read: Callable[[int, int], bytes], size: int) -> None:
         self._file, self.read, self.size = file, read, size
-        self.fd, self.pinned, self.stays = file.fd, file.pinned, False
+        self.fd, self.pinned, self.stays, self.one_version = file.fd, file.pinned, False, file.one_version
 
     def version(self) -> object:
         """That of the whole file."""
@@ -130,25 +136,14 @@ def fsspec_of(filesystem: Any) -> Any:
     return getattr(getattr(filesystem, "handler", None), "fs", None)
 
 
-def open_remote(location: Location, pin: bool = False) -> Handle:
-    """Open a file of another storage, with one request where the store allows it.
+class ArrowFile:
+    """A file that pyarrow opens: HEAD, and a GET for each range.
 
     pin  so that `version` tells later whether the file has changed since
-    Raises what the file system raises.
     """
-    if location.opened:
-        opened = location.opened.pop()
-        if not pin or opened.pinned:
-            return opened
-        opened.close()
-    fsspec = fsspec_of(location.filesystem)
-    if fsspec is not None:
-        return _FsspecFile(fsspec, location.path)
-    return _ArrowFile(location.filesystem, location.path, pin)
 
-
-class _ArrowFile:
     fd: int | None = None
+    one_version = False
 
     def __init__(self, filesystem: Any, path: str, pin: bool) -> None:
         self._has_etag = getattr(filesystem, "type_name", "") == "s3"
@@ -159,18 +154,22 @@ class _ArrowFile:
         self.size = self._file.size()
 
     def read(self, offset: int, length: int) -> bytes:
+        """One request."""
         data: bytes = self._file.read_at(length, offset)
         return data
 
     def version(self) -> object:
+        """ETag and time of S3, else size and time."""
         if self._info is not None:
             return self._info.size, self._info.mtime_ns
         return self._headers()
 
     def facts(self) -> Kept | None:
+        """Those of S3."""
         return self._headers().facts() if self._has_etag else None
 
     def lasting(self, wait: bool) -> Kept | None:
+        """Those of S3."""
         return self.facts()
 
     def _headers(self) -> StoreToken:
@@ -178,15 +177,20 @@ class _ArrowFile:
         return StoreToken.of_headers(self.size, _header(metadata, "ETag"), _header(metadata, "Last-Modified"))
 
     def etag(self) -> str | None:
+        """That of S3, as the store has it."""
         return _header(self._file.metadata() or {}, "ETag") if self._info is None else None
 
     def close(self) -> None:
+        """Let go of pyarrow's file."""
         self._file.close()
 
 
-class _FsspecFile:
+class FsspecFile:
+    """A file of fsspec's, read in ranges."""
+
     fd: int | None = None
     pinned = stays = True
+    one_version = False
 
     def __init__(self, filesystem: Any, path: str) -> None:
         info = filesystem.info(path)
@@ -199,23 +203,28 @@ class _FsspecFile:
         self._version = StoreToken.of_info(getattr(filesystem, "protocol", ""), info)
 
     def read(self, offset: int, length: int) -> bytes:
+        """One request."""
         data: bytes = self._filesystem.cat_file(self._path, start=offset, end=offset + length)
         return data
 
     def version(self) -> object:
+        """The version by the file system's facts."""
         return self._version
 
     def facts(self) -> Kept | None:
+        """The facts of an ETag or a generation, if it has one."""
         return self._version.facts()
 
     def lasting(self, wait: bool) -> Kept | None:
+        """The facts of an ETag or a generation, if it has one."""
         return self._version.facts()
 
     def etag(self) -> None:
-        return None
+        """None that is known to be one."""
+        return
 
     def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 def arrow_filesystem(filesystem: Any) -> Any:

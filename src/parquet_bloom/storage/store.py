@@ -244,7 +244,7 @@ class LocalStore(Store):
 
 class _LocalFile:
     pinned = True
-    stays = False
+    stays = one_version = False
 
     def __init__(self, at: Location) -> None:
         # A pipe would make us wait for its other end.

@@ -13,16 +13,25 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.errors import RequestError, StorageError, first_line
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.display import without_secret
-from parquet_bloom.storage.remote import Handle, Location, arrow_filesystem, fsspec_of, open_remote, storage_error
+from parquet_bloom.storage.remote import (
+    ArrowFile,
+    FsspecFile,
+    Handle,
+    Location,
+    arrow_filesystem,
+    fsspec_of,
+    storage_error,
+)
 from parquet_bloom.storage.store import GLOB, Kind, LocalStore, Seen, Store, is_data
+from parquet_bloom.storage.version_token import StoreToken
 
 # --- stores: other file systems -------------------------------------------------------------------
 #
@@ -69,9 +78,10 @@ class RemoteStore(Store):
         return open_remote(at, pin)
 
     def version(self, at: Location) -> object:
-        """The version in the store's answer when the file is opened."""
+        """The version in the store's answer to one request, which brings no bytes."""
         try:
-            file = open_remote(at, pin=True)
+            fsspec = fsspec_of(at.filesystem)
+            file: Handle = ArrowFile(at.filesystem, at.path, True) if fsspec is None else FsspecFile(fsspec, at.path)
         except Exception as error:
             raise storage_error(at, error) from error
         try:
@@ -193,6 +203,51 @@ def _fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
     if not names or (names[0].startswith(".") and not wanted[0].startswith(".")):
         return False
     return fnmatchcase(names[0], wanted[0]) and _fits(names[1:], wanted[1:])
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def open_remote(location: Location, pin: bool = False) -> Handle:
+    """Open a file of another storage, with one request where the store allows it.
+
+    pin  so that `version` tells later whether the file has changed since
+    Raises what the file system raises.
+    """
+    if location.opened:
+        opened = location.opened.pop()
+        if not pin or opened.pinned:
+            return opened
+        opened.close()
+    fsspec = fsspec_of(location.filesystem)
+    if fsspec is not None:
+        return FsspecFile(fsspec, location.path)
+    if location.filesystem.type_name == "s3":
+        from parquet_bloom.storage.object_reader import open_object  # for those alone who read objects
+
+        return open_object(location)
+    return ArrowFile(location.filesystem, location.path, pin)
+
+
+def at_version(at: Location, version: object) -> Location:
+    """The same location; one that costs no request to open, if each read can name this version of the file."""
+    if isinstance(version, StoreToken) and getattr(at.filesystem, "type_name", "") == "s3":
+        from parquet_bloom.storage.object_reader import object_at  # for those alone who read objects
+
+        return object_at(at, version)
+    return at
+
+
+def still_at_version(at: Location, version: object) -> Location:
+    """The same location; one that is open, without its end, if a request shows that it still has this version.
+
+    So is a file opened whose footer is known: HEAD brings no bytes.
+    """
+    opened = at_version(at, version)
+    if opened is not at:
+        with suppress(StorageError):
+            return opened if store_of(at).version(at) == version else at
+    return at
 
 
 # --- which store a name is on ---------------------------------------------------------------------

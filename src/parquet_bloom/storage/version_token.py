@@ -122,9 +122,11 @@ class StoreToken:
     told: tuple[str | None, ...] = ()
 
     @classmethod
-    def of_headers(cls, size: int, etag: str | None, modified: str | None) -> StoreToken:
-        """Of what S3 answers to a request."""
-        return cls(size, _strong(etag), None, _seconds(modified), (etag, modified))
+    def of_headers(cls, size: int, etag: str | None, modified: str | datetime | None) -> StoreToken:
+        """Of what S3 answers to a request; pyarrow and obstore spell times in two ways, which are one here."""
+        seconds = _seconds(modified)
+        told = modified if seconds is None else seconds
+        return cls(size, _strong(etag), None, seconds, (etag, None if told is None else str(told)))
 
     @classmethod
     def of_info(cls, protocol: str | tuple[str, ...], info: Mapping[str, Any]) -> StoreToken:

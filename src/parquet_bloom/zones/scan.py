@@ -308,7 +308,7 @@ class IndexedScan(Scan):
         files = super()._searched()
         opened = [file for file in files if file.decision is not None]
         for file in opened:
-            file.in_one_answer = False  # pages are read by other requests
+            file.of_one_version = False  # pages are read by other requests
         covers = [cover_of(path) for path in find_indexes(self._indexes)]
         logged = self._search.found.snapshot.logged  # of which an index would know the files' own values
         covers = [cover for cover in covers if cover.path[0] not in logged]

@@ -1,0 +1,397 @@
+"""Objects of S3 through obstore: one request for the end of an object opens it, and each later one is of that version.
+
+    open   GET bytes=-65536                       the size (Content-Range), the ETag, and mostly all of the footer
+    read   GET bytes=a-b, If-Match: the ETag      of these very bytes, or FileChangedError
+
+pyarrow asks HEAD first, and its GETs name no version. obstore (the extra `stores`) is a choice, not a need. pyarrow
+reads as before, and the logger says why, where
+
+* obstore is not installed, or the options cannot be told in its words (storage.object_settings)
+* a first request fails that pyarrow's does not: whatever was told apart wrongly is right again. An answer that does
+  not fit the request is an error of the store, though: pyarrow would not notice that bytes are missing
+* this process was forked from one that had obstore loaded. Its threads stayed behind; a request would wait for ever
+* a key has empty, "." or ".." parts, which obstore takes for those of a path
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from parquet_bloom.errors import FileChangedError
+from parquet_bloom.storage.display import without_secret
+from parquet_bloom.storage.object_settings import InexpressibleError, ObjectSettings, settings_of
+from parquet_bloom.storage.remote import ArrowFile, Handle, Location, s3_options, submit
+from parquet_bloom.storage.version_token import Kept, StoreToken
+
+R = TypeVar("R")
+logger = logging.getLogger("parquet_bloom")
+
+TAIL = 64 << 10  # bytes of an object's end that opening it brings
+_STORES = 16  # that are kept when no file system has them any more, with their connections
+_CHANGED = "was changed by another program meanwhile; ask again"
+
+
+class RefusedError(Exception):
+    """A request that failed; its text is the reason, in one line without secrets.
+
+    may_differ  whether pyarrow's request might not
+    """
+
+    def __init__(self, reason: str, may_differ: bool = True) -> None:
+        super().__init__(reason)
+        self.may_differ = may_differ
+
+
+class WrongAnswerError(RefusedError):
+    """An answer that does not fit the request. pyarrow does not read instead: of a short body it takes other memory for bytes."""
+
+    def __init__(self, reason: str = "the store answered with other bytes than it was asked for") -> None:
+        super().__init__(reason, may_differ=False)
+
+
+# --- an open object -------------------------------------------------------------------------------
+
+
+class ObjectFile:
+    """An object of one version, as a Handle.
+
+    told  size, ETag and time of the version
+    tail  its last bytes, if they are known
+    """
+
+    fd: int | None = None
+    pinned = stays = True
+
+    def __init__(self, bucket: Bucket, at: Location, told: StoreToken, tail: bytes = b"") -> None:
+        self._bucket, self._at, self._told, self._tail = bucket, at, told, tail
+        self.size = told.size
+        self._other: Handle | None = None
+
+    @property
+    def one_version(self) -> bool:
+        """Whether reads are by If-Match: not in a forked child."""
+        return not self._bucket.is_lost
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of this version. Raises FileChangedError, and OSError for what the store says."""
+        start = self.size - len(self._tail)
+        if offset >= start and offset + length <= self.size:
+            skip = offset - start
+            return self._tail if skip == 0 and length == len(self._tail) else self._tail[skip : skip + length]
+        if self._bucket.is_lost:
+            return self._by_pyarrow().read(offset, length)
+        try:
+            told, data = self._bucket.read(key_of(self._at), offset, length, self._told)
+        except RefusedError as error:
+            raise OSError(str(error)) from None
+        if told != self._told:
+            raise FileChangedError(self._at, _CHANGED)
+        return data
+
+    def _by_pyarrow(self) -> Handle:
+        """The same version as pyarrow reads it, in a child of the process that opened it."""
+        if self._other is None:
+            opened = _by_pyarrow(self._at)
+            if opened.version() != self._told:
+                opened.close()
+                raise FileChangedError(self._at, _CHANGED)
+            self._other = opened
+        return self._other
+
+    def version(self) -> object:
+        """Size, ETag and time."""
+        return self._told
+
+    def facts(self) -> Kept | None:
+        """Size, ETag and time, where the ETag is one of the bytes."""
+        return self._told.facts()
+
+    def lasting(self, wait: bool) -> Kept | None:
+        """The same: S3 gives other bytes another ETag."""
+        return self._told.facts()
+
+    def etag(self) -> str | None:
+        """The ETag with its quotes, as the store has it."""
+        return self._told.told[0]
+
+    def close(self) -> None:
+        """Forget the end; no connection belongs to it."""
+        self._tail = b""
+        if self._other is not None:
+            self._other.close()
+
+
+# --- a bucket -------------------------------------------------------------------------------------
+
+
+class Bucket:
+    """A bucket as obstore reads it.
+
+    works  whether an answer came that was right; before that, what fails may be obstore's or our doing
+    """
+
+    def __init__(self, settings: ObjectSettings) -> None:
+        """Raises InexpressibleError."""
+        from obstore.store import S3Store
+
+        try:
+            self._store = S3Store(
+                settings.bucket,
+                config=settings.config,
+                client_options=settings.client,
+                retry_config=settings.retry,
+                credential_provider=settings.credentials,
+            )
+        except BaseException as error:
+            raise InexpressibleError(_one_line(error)) from error
+        self.works = False
+        self._given_up = False
+        self._knows_suffixes = True
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether pyarrow reads its objects."""
+        return self._given_up or _process.forked
+
+    def give_up(self, reason: str) -> None:
+        """Let pyarrow read its objects from now on."""
+        self._given_up = True
+        logger.info("objects are opened by pyarrow, with two requests each: %s", reason)
+
+    def open(self, at: Location) -> ObjectFile:
+        """Open an object by its end. Raises FileNotFoundError, RefusedError."""
+        try:
+            told, data = self._end(key_of(at)) if self._knows_suffixes else self._head(key_of(at))
+        except WrongAnswerError:
+            if not self._knows_suffixes:
+                raise
+            told, data = self._head(key_of(at))
+            if told.size and not self.works:
+                self._knows_suffixes = False
+                logger.info("the store does not know requests for last bytes; objects cost two requests each")
+        if told.told[0] is None or told.told[0].startswith("W/"):
+            raise RefusedError("the store gives no ETag of the bytes")
+        self.works = True
+        return ObjectFile(self, at, told, data)
+
+    def _end(self, key: str) -> tuple[StoreToken, bytes]:
+        """The version and the last bytes."""
+        told, data, start = self._get(key, {"range": {"suffix": TAIL}}, TAIL)
+        if start != max(0, told.size - TAIL) or start + len(data) != told.size:
+            raise WrongAnswerError
+        return told, data
+
+    def _head(self, key: str) -> tuple[StoreToken, bytes]:
+        """The version, and all bytes of a small object: of an empty one there are no last ones to ask for."""
+        import obstore
+
+        with _errors():
+            meta = _interruptible(lambda: obstore.head(self._store, key))
+        told = StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
+        if not 0 < told.size <= TAIL:
+            return told, b""
+        now, data, _ = self._get(key, {}, TAIL)
+        if now != told or len(data) != told.size:
+            raise WrongAnswerError
+        return told, data
+
+    def read(self, key: str, offset: int, length: int, told: StoreToken) -> tuple[StoreToken, bytes]:
+        """Read a range of one version; the token is of what the answer was made of. Raises RefusedError."""
+        wanted = {"range": (offset, offset + length), "if_match": told.told[0]}
+        try:
+            now, data, start = self._get(key, wanted, length)
+        except _OtherVersionError:
+            return StoreToken(-1), b""
+        except FileNotFoundError:
+            raise RefusedError("no such file") from None
+        if now == told and (start != offset or len(data) != length):
+            raise WrongAnswerError
+        return now, data
+
+    def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
+        """Request an object: its version by the answer, its bytes, `most` of them, and their place."""
+        import obstore
+
+        def ask() -> tuple[Any, bytes, tuple[int, int]]:
+            # Of a body that never ends no more is read than one piece, which is of this length at least.
+            answer = obstore.get(self._store, key, options=options)
+            return answer.meta, next(iter(answer.stream(min_chunk_size=most + 1)), b""), answer.range
+
+        with _errors():
+            meta, data, (start, stop) = _interruptible(ask)
+        if meta["path"] != key or stop - start != len(data):
+            raise WrongAnswerError
+        return StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"]), data, start
+
+
+class _OtherVersionError(Exception):
+    pass
+
+
+def key_of(at: Location) -> str:
+    """The object's key: the path without the bucket."""
+    return at.path.partition("/")[2]
+
+
+def _interruptible(ask: Callable[[], R]) -> R:
+    """Send a request so that Control-C ends the waiting: obstore itself handles no signals while it waits."""
+    if threading.current_thread() is threading.main_thread():
+        return submit(ask).result()
+    return ask()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _refusal_of(error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a fault of Rust's code
+            raise
+        raise RefusedError(_one_line(error)) from error
+
+
+def _refusal_of(error: Exception) -> Exception:
+    """obstore's error as one of ours."""
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError("no such file")
+    if type(error).__name__ == "PreconditionError":
+        return _OtherVersionError()
+    text = str(error)
+    asked = "Error performing" in text or "HTTP error" in text  # else the answer is what is wrong
+    if "status code: 416" in text or (text.startswith("Generic S3 error: ") and not asked):
+        return WrongAnswerError(_one_line(error))
+    is_busy = re.search(r"status code: (429|5\d\d)", text) is not None
+    return RefusedError(_one_line(error), may_differ=not is_busy)
+
+
+def _one_line(error: BaseException) -> str:
+    """The reason of a store or the network, without the address, and without what may be a secret in the answer's body."""
+    text = str(error)
+    status = re.search(r"status code: (\d{3}[ A-Za-z]*)", text)
+    code = re.search(r"<Code>([^<]{1,100})</Code>", text)
+    message = re.search(r"<Message>([^<]{1,300})</Message>", text)
+    if status is not None:
+        parts = [one[1].strip() for one in (status, code, message) if one is not None]
+        return without_secret(": ".join(parts))
+    system = re.findall(r'message: "([^"]{1,100})"', text)
+    first = re.sub(r"Error performing \w+ \S+ in \S+( - |, )?", "", text.splitlines()[0] if text else "")
+    if "TimedOut" in text or "timed out" in text:
+        first = "no answer in time"
+    elif system:
+        first = system[-1]
+    return without_secret(first.removeprefix("Generic S3 error: ")[:300]) or type(error).__name__
+
+
+# --- which objects obstore reads ------------------------------------------------------------------
+
+
+class _Process:
+    """The buckets of this process.
+
+    forked  from one that had obstore loaded
+    known   id of pyarrow's file system -> a reference to it, and its buckets; None: pyarrow reads them
+    kept    buckets by their settings, those used last at the end
+    """
+
+    def __init__(self, forked: bool) -> None:
+        self.forked = forked
+        self.lock = threading.Lock()
+        self.known: dict[int, tuple[weakref.ref[Any], dict[str, Bucket | None]]] = {}
+        self.kept: OrderedDict[tuple[object, ...], Bucket] = OrderedDict()
+
+
+def _in_child() -> None:
+    global _process
+    _process = _Process(_process.forked or "obstore" in sys.modules)
+
+
+# One that was loaded before this module may be its parent's.
+_started_by = sys.modules.get("multiprocessing")
+_process = _Process("obstore" in sys.modules and _started_by is not None and _started_by.parent_process() is not None)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def bucket_of(at: Location) -> Bucket | None:
+    """The bucket that an object of S3 lies in; None: pyarrow reads it."""
+    name, _, key = at.path.partition("/")
+    if _process.forked or not key or any(part in ("", ".", "..") for part in key.split("/")):
+        return None
+    filesystem = at.filesystem
+    reference, buckets = _process.known.get(id(filesystem), (None, {}))
+    if reference is None or reference() is not filesystem or name not in buckets:
+        with _process.lock:
+            return _find(filesystem, name)
+    found = buckets[name]
+    return None if found is None or found.is_lost else found
+
+
+def _find(filesystem: Any, name: str) -> Bucket | None:
+    known = _process.known
+    reference, buckets = known.get(id(filesystem), (None, {}))
+    if reference is None or reference() is not filesystem:
+        for gone in [number for number, (one, _) in known.items() if one() is None]:
+            del known[gone]
+        buckets = {}
+        known[id(filesystem)] = weakref.ref(filesystem), buckets
+    if name not in buckets:
+        buckets[name] = _made(filesystem, name)
+    return buckets[name]
+
+
+def _made(filesystem: Any, name: str) -> Bucket | None:
+    try:
+        settings = settings_of(s3_options(filesystem), name)
+        had = _process.kept.pop(settings.key, None)
+        found = Bucket(settings) if had is None or had.is_lost else had
+    except ImportError:
+        logger.debug("objects are opened by pyarrow: obstore is not installed")
+        return None
+    except InexpressibleError as error:
+        logger.info("objects of %s are opened by pyarrow, with two requests each: %s", name, error)
+        return None
+    _process.kept[settings.key] = found
+    while len(_process.kept) > _STORES:
+        _process.kept.popitem(last=False)
+    return found
+
+
+def open_object(at: Location) -> Handle:
+    """Open an object of S3. Raises what pyarrow raises, FileNotFoundError, OSError."""
+    bucket = bucket_of(at)
+    if bucket is None:
+        return _by_pyarrow(at)
+    worked = bucket.works
+    try:
+        return bucket.open(at)
+    except RefusedError as error:
+        if isinstance(error, WrongAnswerError) or (worked and not error.may_differ):
+            raise OSError(str(error)) from None
+        opened = _by_pyarrow(at)  # whose error is the one to tell
+        if not worked and not bucket.works and opened.size:
+            bucket.give_up(str(error))
+        return opened
+
+
+def object_at(at: Location, version: StoreToken) -> Location:
+    """The same location, with the object open already where obstore reads it: no request says what is known."""
+    bucket = bucket_of(at) if version.told and version.told[0] and not at.opened else None
+    if bucket is None or not bucket.works:
+        return at
+    return replace(at, opened=[ObjectFile(bucket, at, version)])
+
+
+def _by_pyarrow(at: Location) -> ArrowFile:
+    return ArrowFile(at.filesystem, at.path, True)

@@ -1,0 +1,498 @@
+"""Objects of S3 through obstore: configured as pyarrow is, whatever else the environment says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from object_store import reading_by
+from pyarrow import fs
+from recording_store import RecordingStore, keyed, recording
+from support.samples import write_keys
+
+import parquet_bloom
+from parquet_bloom.storage import object_reader
+from parquet_bloom.storage.object_settings import InexpressibleError, settings_of
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import s3_options
+
+NAMES = ["x.parquet", "a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", "a'b(c)!~&.parquet"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = write_keys(tmp_path_factory.mktemp("data") / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def store(data: bytes) -> Iterator[RecordingStore]:
+    with recording() as running:
+        running.objects["data/x.parquet"] = data
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No store is known yet, and nothing is configured."""
+    for name in list(os.environ):
+        if name.startswith("AWS_") or "proxy" in name.lower():
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with reading_by("obstore"):
+        yield
+
+
+def rows(name: str, **options: Any) -> int:
+    return parquet_bloom.inspect(name, **options).files[0].rows
+
+
+def uri(store: RecordingStore, path: str = "data/x.parquet", keys: str = "k:s@", **options: str) -> str:
+    given = {"scheme": store.scheme, "endpoint_override": store.endpoint, "region": "eu-north-1", **options}
+    return f"s3://{keys}{path}?" + "&".join(f"{name}={quote(value)}" for name, value in given.items())
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def test_a_uri_with_keys_and_a_region(store: RecordingStore) -> None:
+    assert rows(uri(store)) == 1200
+    [asked] = store.of_objects()
+    assert (asked.method, asked.signed_by, asked.region) == ("GET", "k", "eu-north-1")
+    assert asked.headers["range"] == "bytes=-65536"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_all_kinds(store: RecordingStore, data: bytes, name: str) -> None:
+    store.objects = {f"data/in/{name}": data}
+    assert rows(uri(store, quote(f"data/in/{name}"))) == 1200
+    assert rows(f"data/in/{name}", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert rows(uri(store, "data/in")) == 1200, "found by a listing"
+    assert store.methods() == ["GET"] * 3
+
+
+@pytest.mark.parametrize("name", ["a//x.parquet", "a/../x.parquet", "./x.parquet"])
+def test_names_that_obstore_takes_for_paths_are_for_pyarrow(store: RecordingStore, data: bytes, name: str) -> None:
+    store.objects = {f"data/{name}": data}
+    with suppress(parquet_bloom.ParquetBloomError):  # pyarrow does not take each of them either
+        assert rows(f"data/{name}", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert not [one for one in store.asked if one.headers.get("range", "").startswith("bytes=-")]
+
+
+def test_a_session_token(store: RecordingStore) -> None:
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store, session_token="a-token"))) == 1200
+    assert store.methods() == ["GET"]
+    assert store.of_objects()[0].headers["x-amz-security-token"] == "a-token"
+
+
+def test_without_signatures(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "env-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "env-secret")
+    bare = fs.S3FileSystem(
+        anonymous=True, scheme="http", endpoint_override=store.endpoint, region="us-east-1"
+    )  # as many public buckets are read
+    assert rows("data/x.parquet", filesystem=bare) == 1200
+    assert [(one.method, one.signed_by) for one in store.of_objects()] == [("GET", "")]
+
+
+def test_a_proxy_that_is_given(store: RecordingStore, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")  # pyarrow asks its proxy all the same
+    with recording() as proxy:
+        proxy.objects["data/x.parquet"] = data
+        given = {"scheme": "http", "host": "localhost", "port": proxy.port, "username": "user@x", "password": "p:s/"}
+        assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store, proxy_options=given))) == 1200
+        assert [(one.method, one.through) for one in proxy.of_objects()] == [("GET", True)]
+        assert "proxy-authorization" in proxy.of_objects()[0].headers
+        assert store.asked == []
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_proxies_of_the_environment_are_none_of_pyarrows(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, variable: str, host: str
+) -> None:
+    """With NO_PROXY and without it."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    given = keyed(store, endpoint_override=f"{host}:{store.port}")
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**given)) == 1200
+    monkeypatch.setenv("NO_PROXY", host)
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**{**given, "region": "us-east-1"})) == 1200
+    assert store.methods() == ["GET", "GET"]
+
+
+def test_variables_that_obstore_alone_knows_change_nothing(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AWS_SKIP_SIGNATURE": "true", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9", "AWS_ENDPOINT": "http://127.0.0.1:9",
+        "AWS_REQUEST_PAYER": "true", "AWS_PROXY_URL": "http://127.0.0.1:9", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+        "AWS_SESSION_TOKEN": "of-others", "AWS_ACCESS_KEY_ID": "of-others", "AWS_SECRET_ACCESS_KEY": "of-others",
+        "AWS_ALLOW_HTTP": "false", "AWS_REGION": "ap-south-1", "AWS_TIMEOUT": "1ms", "AWS_BUCKET": "other",
+        "AWS_HTTP2_ONLY": "true",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    [asked] = store.of_objects()
+    assert (asked.method, asked.signed_by, asked.region) == ("GET", "given-key", "eu-north-1")
+    assert {"x-amz-security-token", "x-amz-request-payer"}.isdisjoint(asked.headers)
+
+
+def test_the_endpoint_of_the_environment(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{store.endpoint}")
+    assert rows("s3://k:s@data/x.parquet?region=eu-west-1") == 1200
+    assert [(one.method, one.region) for one in store.of_objects()] == [("GET", "eu-west-1")]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "region", "endpoint", "virtual"),
+    [
+        ("my-data", "eu-north-1", "https://my-data.s3.eu-north-1.amazonaws.com", True),
+        ("my.data", "us-east-1", "https://s3.us-east-1.amazonaws.com", False),
+        ("data", "cn-north-1", "https://data.s3.cn-north-1.amazonaws.com.cn", True),
+    ],
+)
+def test_amazons_own_endpoints(bucket: str, region: str, endpoint: str, virtual: bool) -> None:
+    given = s3_options(fs.S3FileSystem(access_key="k", secret_key="s", region=region))
+    config = settings_of(given, bucket).config
+    assert (config["endpoint"], config["virtual_hosted_style_request"]) == (endpoint, virtual)
+
+
+CANNOT: dict[str, tuple[dict[str, Any], str]] = {
+    "a role": ({"role_arn": "arn:aws:iam::1:role/r"}, "role_arn"),
+    "a CA of one's own": ({"tls_ca_file_path": "/etc/ssl/ca.pem"}, "tls_ca_file_path"),
+    "the bucket in the host's name": ({"force_virtual_addressing": True}, "force_virtual_addressing"),
+    "what a later pyarrow has": ({"speed": "high"}, "speed"),
+    "another cloud": ({"endpoint_override": "", "region": "us-iso-east-1"}, "region"),
+    "an old name of a region": ({"endpoint_override": "", "region": "aws-global"}, "region"),
+}
+
+
+@pytest.mark.parametrize("name", CANNOT)
+def test_what_cannot_be_told(store: RecordingStore, name: str) -> None:
+    change, reason = CANNOT[name]
+    with pytest.raises(InexpressibleError, match=reason):
+        settings_of({**s3_options(fs.S3FileSystem(**keyed(store))), **change}, "data")
+
+
+@pytest.mark.parametrize("bucket", ["data--use1-az4--x-s3", "arn:aws:s3:eu-north-1:1:accesspoint", "a/b", ""])
+def test_buckets_of_other_kinds(store: RecordingStore, bucket: str) -> None:
+    with pytest.raises(InexpressibleError, match="bucket"):
+        settings_of(s3_options(fs.S3FileSystem(**keyed(store))), bucket)
+
+
+@pytest.mark.parametrize("variable", ["AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_SERVER_SIDE_ENCRYPTION"])
+def test_variables_that_no_argument_overrides(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "aws:kms")
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert store.methods() == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("where", ["variable", "profile"])
+def test_other_kinds_of_endpoints_of_amazons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str) -> None:
+    given = s3_options(fs.S3FileSystem(access_key="k", secret_key="s", region="us-east-1"))
+    if where == "variable":
+        monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
+    else:
+        (tmp_path / ".aws").mkdir()
+        (tmp_path / ".aws/config").write_text("[default]\nuse_dualstack_endpoint = true\n")
+    with pytest.raises(InexpressibleError, match="FIPS"):
+        settings_of(given, "data")
+
+
+# --- other file systems, and which one reads ------------------------------------------------------
+
+
+def test_what_pyarrow_reads_is_said(store: RecordingStore, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert "pyarrow" not in caplog.text
+    given = fs.S3FileSystem(**keyed(store, tls_ca_file_path="/etc/ssl/certs/ca-certificates.crt"))
+    assert rows("data/x.parquet", filesystem=given) == 1200
+    assert "objects of data are opened by pyarrow, with two requests each: tls_ca_file_path" in caplog.text
+    assert "given-secret" not in caplog.text
+
+
+def test_a_store_without_suffix_ranges(store: RecordingStore, caplog: pytest.LogCaptureFixture) -> None:
+    """One that answers with the whole object: HEAD tells size and ETag, and does so at once for the next ones."""
+    caplog.set_level(logging.INFO, "parquet_bloom")
+
+    def whole(asked: Any, answer: Any) -> None:
+        if asked.headers.get("range", "").startswith("bytes=-"):
+            answer.status, answer.body = 200, store.objects[asked.key]
+            answer.headers.pop("Content-Range")
+
+    store.wrong = whole
+    filesystem = fs.S3FileSystem(**keyed(store))
+    assert rows("data/x.parquet", filesystem=filesystem) == 1200
+    assert store.methods() == ["GET", "HEAD", "GET"]
+    assert rows("data/x.parquet", filesystem=filesystem) == 1200
+    assert store.methods()[3:] == ["HEAD", "GET"]
+    assert "does not know requests for last bytes" in caplog.text
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"1"'])
+def test_a_store_without_etags_of_the_bytes(store: RecordingStore, etag: str | None) -> None:
+    def without(_: Any, answer: Any) -> None:
+        del answer.headers["ETag"]
+        if etag is not None:
+            answer.headers["ETag"] = etag
+
+    store.wrong = without
+    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert store.methods() == ["GET", "HEAD", "GET"]
+
+
+def test_an_empty_object_is_no_reason_to_give_up(store: RecordingStore) -> None:
+    store.objects["data/empty.parquet"] = b""
+    filesystem = fs.S3FileSystem(**keyed(store))
+    with pytest.raises(parquet_bloom.NotParquetError, match=r"empty\.parquet"):
+        rows("data/empty.parquet", filesystem=filesystem)
+    assert rows("data/x.parquet", filesystem=filesystem) == 1200
+    assert [one.method for one in store.of_objects() if one.key == "data/x.parquet"] == ["GET"]
+
+
+def test_connections_are_kept_from_one_call_to_the_next(store: RecordingStore) -> None:
+    for _ in range(3):
+        assert rows(uri(store)) == 1200
+    assert len(object_reader._process.kept) == 1
+    assert rows(uri(store, keys="k:other@")) == 1200
+    assert len(object_reader._process.kept) == 2, "another secret is another store"
+
+
+def test_many_file_systems_leave_few_stores(store: RecordingStore) -> None:
+    for number in range(20):
+        assert rows(uri(store, keys=f"k:s{number}@")) == 1200
+    assert len(object_reader._process.kept) == object_reader._STORES
+    assert len(object_reader._process.known) <= 2
+
+
+def test_a_token_is_the_same_whoever_reads(store: RecordingStore) -> None:
+    filesystem = fs.S3FileSystem(**keyed(store))
+    with OpenFile("data/x.parquet", filesystem) as one:
+        with reading_by("pyarrow"), OpenFile("data/x.parquet", filesystem) as other:
+            assert one.version_token == other.version_token
+            assert one.lasting_token() == other.lasting_token()
+            assert one.etag == other.etag
+        one.check_unchanged()
+        store.objects["data/x.parquet"] += b"x"
+        with pytest.raises(parquet_bloom.StorageError, match="changed"):
+            one.check_unchanged()
+
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+def test_keys_of_the_environment(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "env-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "env-secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "env-token")
+    assert rows(uri(store, keys="")) == 1200
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "next-key")
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    assert rows(uri(store, keys="")) == 1200
+    asked = store.of_objects()
+    assert [(one.method, one.signed_by) for one in asked] == [("GET", "env-key"), ("GET", "next-key")]
+    assert [one.headers.get("x-amz-security-token") for one in asked] == ["env-token", None]
+
+
+def in_a_process(store: RecordingStore, home: Path, before: str = "", **variables: str) -> list[tuple[str, str]]:
+    """Read the object in a process of its own, as pyarrow and boto3 look at profiles once; (method, key id) of each."""
+    code = f"""
+        {before}
+        import logging, sys
+        logging.basicConfig(level=logging.INFO)
+        import parquet_bloom
+        print(parquet_bloom.inspect({uri(store, keys="")!r}).files[0].rows)
+    """
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables,
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "1200", done.stderr
+    return [(one.method, one.signed_by) for one in store.of_objects()]
+
+
+def profiles(home: Path, config: str = "", credentials: str = "") -> None:
+    (home / ".aws").mkdir()
+    (home / ".aws/config").write_text(textwrap.dedent(config))
+    (home / ".aws/credentials").write_text(textwrap.dedent(credentials))
+
+
+def test_a_profile(store: RecordingStore, tmp_path: Path) -> None:
+    profiles(tmp_path, credentials="""
+        [default]
+        aws_access_key_id = of-default
+        aws_secret_access_key = s
+        [work]
+        aws_access_key_id = of-work
+        aws_secret_access_key = s
+    """)  # fmt: skip
+    assert in_a_process(store, tmp_path) == [("GET", "of-default")]
+    store.asked.clear()
+    assert in_a_process(store, tmp_path, AWS_PROFILE="work") == [("GET", "of-work")]
+
+
+def test_a_profile_without_boto3_is_for_pyarrow(store: RecordingStore, tmp_path: Path) -> None:
+    profiles(tmp_path, credentials="[default]\naws_access_key_id = of-default\naws_secret_access_key = s\n")
+    without = "import sys; sys.modules['botocore'] = sys.modules['boto3'] = None"
+    assert in_a_process(store, tmp_path, without) == [("HEAD", "of-default"), ("GET", "of-default")]
+
+
+def answer_of_program() -> str:
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    return json.dumps({
+        "Version": 1, "AccessKeyId": "of-program", "SecretAccessKey": "s", "SessionToken": "t", "Expiration": until,
+    })  # fmt: skip
+
+
+def test_a_program_that_gives_credentials(store: RecordingStore, tmp_path: Path) -> None:
+    (tmp_path / "answer.json").write_text(answer_of_program())
+    profiles(tmp_path, f"""
+        [default]
+        region = eu-north-1
+        credential_process = cat {tmp_path}/answer.json
+    """)  # fmt: skip
+    assert in_a_process(store, tmp_path) == [("GET", "of-program")]
+
+
+def test_a_web_identity(store: RecordingStore, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-web-token")
+    store.other["/"] = b"""<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+        <AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>of-role</AccessKeyId>
+        <SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>
+        <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>
+        </AssumeRoleWithWebIdentityResponse>"""
+    asked = in_a_process(
+        store, tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"), AWS_ROLE_ARN="arn:aws:iam::1:role/r",
+        AWS_ENDPOINT_URL_STS=f"http://{store.endpoint}", AWS_REGION="eu-north-1",
+    )  # fmt: skip
+    assert asked == [("GET", "of-role")]
+
+
+def test_single_sign_on(store: RecordingStore, tmp_path: Path) -> None:
+    start = "https://example.awsapps.com/start"
+    profiles(tmp_path, f"""
+        [default]
+        sso_start_url = {start}
+        sso_region = eu-north-1
+        sso_account_id = 123456789012
+        sso_role_name = reader
+        region = eu-north-1
+    """)  # fmt: skip
+    cache = tmp_path / ".aws/sso/cache"
+    cache.mkdir(parents=True)
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    token = {"startUrl": start, "region": "eu-north-1", "accessToken": "signed-on", "expiresAt": until}
+    (cache / f"{sha1(start.encode()).hexdigest()}.json").write_text(json.dumps(token))
+    given = {"accessKeyId": "of-sso", "secretAccessKey": "s", "sessionToken": "t", "expiration": 4102444800000}
+    store.other["/federation/credentials"] = json.dumps({"roleCredentials": given}).encode()
+    asked = in_a_process(store, tmp_path, AWS_ENDPOINT_URL_SSO=f"http://{store.endpoint}")
+    assert asked == [("GET", "of-sso")]
+
+
+def test_no_credentials_at_all_are_pyarrows_error(store: RecordingStore, tmp_path: Path) -> None:
+    """Here its requests go out unsigned, and this store gives the object."""
+    assert [method for method, _ in in_a_process(store, tmp_path)] == ["HEAD", "GET"]
+
+
+def test_credentials_of_a_file_that_is_written_anew(
+    store: RecordingStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
+    file.write_text(text.format("old"))
+    settings = settings_of(s3_options(fs.S3FileSystem(**keyed(store, access_key=None, secret_key=None))), "data")
+    assert settings.credentials is not None
+    assert settings.credentials()["access_key_id"] == "old"
+    file.write_text(text.format("new"))
+    os.utime(file, ns=(0, 1))
+    assert settings.credentials()["access_key_id"] == "new"
+    assert settings.credentials()["expires_at"] <= datetime.now(UTC) + timedelta(minutes=10)
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A CA's certificate, and one of localhost with its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    folder = tmp_path_factory.mktemp("tls")
+    now, day, pem = datetime.now(UTC), timedelta(days=1), serialization.Encoding.PEM
+    keys = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("our CA", "localhost")]
+    both = []
+    for own, name, is_ca in ((keys[0], names[0], True), (keys[1], names[1], False)):
+        made = x509.CertificateBuilder().subject_name(name).issuer_name(names[0]).public_key(own.public_key())
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+        made = made.add_extension(x509.BasicConstraints(is_ca, None), True)
+        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+        both.append(made.sign(keys[0], hashes.SHA256()).public_bytes(pem))
+    (folder / "ca.pem").write_bytes(both[0])
+    private = keys[1].private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "server.pem").write_bytes(both[1] + private)
+    return folder / "ca.pem", folder / "server.pem"
+
+
+def test_a_private_ca_of_the_environment(authority: tuple[Path, Path], data: bytes, tmp_path: Path) -> None:
+    with recording(authority[1]) as store:
+        store.objects["data/x.parquet"] = data
+        keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+        assert in_a_process(store, tmp_path, SSL_CERT_FILE=str(authority[0]), **keys) == [("GET", "k")]
+
+
+def test_a_private_ca_that_is_given_is_for_pyarrow(authority: tuple[Path, Path], data: bytes) -> None:
+    """obstore would trust it beside all others, pyarrow trusts it alone."""
+    with recording(authority[1]) as store:
+        store.objects["data/x.parquet"] = data
+        filesystem = fs.S3FileSystem(**keyed(store, tls_ca_file_path=str(authority[0])))
+        assert rows("data/x.parquet", filesystem=filesystem) == 1200
+        assert store.methods() == ["HEAD", "GET"]
+
+
+def test_a_certificate_that_nobody_trusts(authority: tuple[Path, Path], data: bytes) -> None:
+    with recording(authority[1]) as store:
+        store.objects["data/x.parquet"] = data
+        with pytest.raises(parquet_bloom.StorageError, match=r"data/x\.parquet") as caught:
+            rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store)))
+        assert "given-secret" not in str(caught.value)
+        assert store.asked == []
+
+
+# --- what is loaded -------------------------------------------------------------------------------
+
+
+def test_a_local_file_needs_none_of_it(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(data)
+    code = """
+        import sys
+        import parquet_bloom
+        parquet_bloom.check(sys.argv[1], "id = 5")
+        print([name for name in sys.modules if name.startswith("obstore") or ".object_" in name])
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "x.parquet")]
+    assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout == "[]\n"
