@@ -53,7 +53,10 @@ class RefusedError(Exception):
 
 
 class WrongAnswerError(RefusedError):
-    """An answer that does not fit the request. pyarrow does not read instead: of a short body it takes other memory for bytes."""
+    """An answer that does not fit the request.
+
+    pyarrow does not read instead: where a body is short, it takes what its memory has for bytes.
+    """
 
     def __init__(self, reason: str = "the store answered with other bytes than it was asked for") -> None:
         super().__init__(reason, may_differ=False)
@@ -192,7 +195,7 @@ class Bucket:
         return told, data
 
     def _head(self, key: str) -> tuple[StoreToken, bytes]:
-        """The version, and all bytes of a small object: of an empty one there are no last ones to ask for."""
+        """The version, and all bytes of a small object: an empty one has no last bytes to request."""
         import obstore
 
         with _errors():
@@ -277,7 +280,7 @@ def _refusal_of(error: Exception) -> Exception:
 
 
 def _one_line(error: BaseException) -> str:
-    """The reason of a store or the network, without the address, and without what may be a secret in the answer's body."""
+    """The reason of a store or the network, without the address and without secrets of the answer's body."""
     text = str(error)
     status = re.search(r"status code: (\d{3}[ A-Za-z]*)", text)
     code = re.search(r"<Code>([^<]{1,100})</Code>", text)
