@@ -11,9 +11,12 @@ other over every file there is. storage.open_file chooses between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,7 +35,6 @@ from parquet_bloom.format.compact_tree import (
     STOP,
     STRUCT,
     draft_structs,
-    field_header,
     first_field,
     list_header,
     list_of_structs,
@@ -46,6 +48,7 @@ from parquet_bloom.format.field_ids import (
 )
 from parquet_bloom.format.footer import MAGIC, Footer
 from parquet_bloom.format.schema import Leaf, leaves_of
+from parquet_bloom.limits import limits
 
 NONE = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
@@ -104,6 +107,30 @@ class Outline:
     def n_row_groups(self) -> int:
         """How many row groups the file has."""
         return len(self.rows)
+
+    @property
+    def schema_elements(self) -> list[SchemaElement]:
+        """The schema as it lies in the footer."""
+        elements: list[SchemaElement] = self.metadata.schema
+        return elements
+
+    def renamed(self, leaves: tuple[Leaf, ...]) -> Outline:
+        """The same with other names of its leaves, and nothing derived yet."""
+        return replace(self, leaves=leaves, memory={})
+
+    # An outline may be that of several files, format.joined.JoinedOutline.
+
+    def footer_starts(self) -> NDArray[np.int64]:
+        """Where footers start: int64[files]."""
+        return np.array([self.start], np.int64)
+
+    def footer_of(self) -> NDArray[np.int64] | int:
+        """Where the footer of each row group's file starts: a number, or int64[row groups]."""
+        return self.start
+
+    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which row groups lie in a file in which some flag is True: bool[row groups]."""
+        return np.full(len(flags), flags.any())
 
 
 # --- through the bindings -------------------------------------------------------------------------
@@ -209,57 +236,160 @@ def _actions() -> NDArray[np.int64]:
 
 def walk_outline(data: bytes, start: int) -> Outline | None:
     """Read footer bytes by the compiled walk; None where it meets anything it does not expect."""
-    from parquet_bloom.kernels import compact_walk
-
-    view = np.frombuffer(data, np.uint8)
-    at = last = 0
-    leaves: tuple[Leaf, ...] | None = None
-    schema: list[SchemaElement] | None = None
-    rows = slots = None
-    rest = b""
+    [found] = walk_outlines([(data, start)])
+    if found is None:
+        return None
     try:
-        while (header := field_header(data, at, last)) is not None:
-            # Top-level fields go by in their order. Only the schema and the row groups are taken up; `at` is always
-            # the end of the field before, and -1 where that was not what it had to be.
-            id, wire, value = header
-            if not last < id <= _MOST_ID:
-                return None
-            if id == FileMetaDataId.row_groups and leaves is not None:
-                n, kind, first = list_header(data, value)
-                # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
-                if wire != LIST or (n and (kind != STRUCT or not leaves)) or n * len(leaves) > len(data):
-                    return None
-                rows = np.full((1, n), NONE, np.int64)
-                slots = np.full((Slot.COUNT, n, len(leaves)), NONE, np.int64)
-                at = compact_walk.walk(view, first, n, _actions(), rows, slots)
-            else:
-                at = compact_walk.end_of(view, value, wire)
-            if at < 0:
-                return None
-            if id == FileMetaDataId.schema:
-                schema, leaves = _schema(data[value:at]) if wire == LIST else (None, None)
-            elif id == FileMetaDataId.row_groups:
-                rest = data[at:]
-            last = id
-        if leaves is None or rows is None or slots is None:
-            return None
-        # The fields behind row_groups, as a footer without fields 1 to 3 and with an empty list of row groups: the
-        # first header of `rest` counts its delta from that field.
-        no_row_groups = first_field(FileMetaDataId.row_groups, LIST) + list_of_structs(0)
-        metadata, _ = compact.decode(FileMetaData, no_row_groups + rest)
+        return Outline(data, start, found.leaves, found.metadata, found.rows, found.slots)
     except FooterError:
         return None
-    if metadata.encryption_algorithm is not None or (rows == NONE).any():
-        return None
-    if any((slots[slot] == NONE).any() for slot in _NEEDED):
-        return None
-    metadata.schema = schema
-    return Outline(data, start, leaves, metadata, rows[0], slots)
+
+
+class LateOutline(Outline):
+    """An outline whose metadata are decoded when somebody asks for them. That may raise FooterError.
+
+    writer  the bytes of created_by and of column_orders
+    pairs   those of the key-values
+    rest    where the fields behind the row groups begin in data
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        start: int,
+        leaves: tuple[Leaf, ...],
+        rows: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        schema: list[SchemaElement],
+        rest: int,
+    ) -> None:
+        self.data, self.start, self.leaves, self.rows, self.slots = data, start, leaves, rows, slots
+        self.memory = {}
+        self.schema, self.rest = schema, rest
+        self.writer: tuple[bytes, bytes] | None = None
+        self.pairs = b""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "metadata":
+            raise AttributeError(name)
+        self.metadata = found = _rest(self.data[self.rest :])
+        found.schema = self.schema
+        return found
+
+    @property
+    def schema_elements(self) -> list[SchemaElement]:
+        """As Outline has it."""
+        return self.schema
+
+    def renamed(self, leaves: tuple[Leaf, ...]) -> Outline:
+        """As Outline has it."""
+        other = LateOutline(self.data, self.start, leaves, self.rows, self.slots, self.schema, self.rest)
+        other.writer, other.pairs = self.writer, self.pairs
+        return other
+
+
+_SPANS = (FileMetaDataId.key_value_metadata, FileMetaDataId.created_by, FileMetaDataId.column_orders)
+_IDS = FileMetaDataId.column_orders + 1  # of what comes later, such as encryption, the walk knows nothing
+
+
+def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | None]:
+    """Read several footers by the compiled walk: each is its bytes, and where it starts in its file.
+
+    None where it meets anything it does not expect in one. Metadata that differ in key-values alone decode all, or none
+    """
+    from parquet_bloom.kernels import compact_walk
+
+    # Top-level fields go by in their order. 1. The fields up to the row groups, of all footers. 2. The row groups, of
+    # all footers of one schema. 3. The fields behind them, of all.
+    stops = list(accumulate(len(data) for data, _ in footers))
+    starts = [0, *stops[:-1]]
+    view = np.frombuffer(footers[0][0] if len(footers) == 1 else b"".join([data for data, _ in footers]), np.uint8)
+    fields = np.empty((len(footers), _IDS, 3), np.int64)
+    row_groups = FileMetaDataId.row_groups
+    compact_walk.fields_of(view, np.array([starts, stops]), 0, row_groups, 0, fields)
+    by_schema: dict[bytes, list[int]] = {}
+    allowed = limits()
+    most = min(allowed.max_list_elements, allowed.max_string_bytes)  # no text or list of a shorter footer is longer
+    first_fields = fields.tolist()
+    for i, one in enumerate(first_fields):
+        schema = one[FileMetaDataId.schema]
+        if one[0][0] == 0 and schema[0] == LIST == one[row_groups][0] and stops[i] - starts[i] <= most:
+            by_schema.setdefault(footers[i][0][schema[1] - starts[i] : schema[2] - starts[i]], []).append(i)
+    found: list[LateOutline | None] = [None] * len(footers)
+    for schema_bytes, those in by_schema.items():
+        places = [(starts[i], first_fields[i][row_groups][1], stops[i]) for i in those]
+        with suppress(FooterError):
+            outlines = _walk(view, [footers[i] for i in those], places, *_schema(schema_bytes))
+            for i, outline in zip(those, outlines, strict=True):
+                found[i] = outline
+    kept = [(i, one) for i, one in enumerate(found) if one is not None]
+    if not kept:
+        return found
+    behind = np.array([[starts[i] + one.rest for i, one in kept], [stops[i] for i, _ in kept]])
+    fields = fields[: len(kept)]
+    compact_walk.fields_of(view, behind, row_groups, 0, FileMetaDataId.key_value_metadata, fields)
+    for (i, outline), one in zip(kept, fields.tolist(), strict=True):
+        pairs, writer, orders = (one[id] for id in _SPANS)
+        if one[0][0] or pairs[0] not in (0, LIST) or writer[0] not in (0, BINARY) or orders[0] not in (0, LIST):
+            found[i] = None
+            continue
+        data, start = footers[i][0], starts[i]
+        pairs_bytes, *both = (data[max(0, at - start) : max(0, end - start)] for _, at, end in (pairs, writer, orders))
+        outline.pairs, outline.writer = pairs_bytes, (both[0], both[1])
+    return found
+
+
+def _walk(
+    view: NDArray[np.uint8],
+    footers: Sequence[tuple[bytes, int]],
+    places: Sequence[tuple[int, int, int]],
+    schema: list[SchemaElement],
+    leaves: tuple[Leaf, ...],
+) -> list[LateOutline | None]:
+    """The row groups of footers of one schema; places: of each its start, its list of row groups, its end in view."""
+    from parquet_bloom.kernels import compact_walk
+
+    lists = []
+    for (data, _), (start, at, stop) in zip(footers, places, strict=True):
+        n, kind, first = list_header(data, at - start)
+        # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
+        fits = not (n and (kind != STRUCT or not leaves)) and n * len(leaves) <= len(data)
+        lists.append((start, start + first if fits else stop, stop, n if fits else 0))
+    counts = [n for _, _, _, n in lists]
+    total = sum(counts)
+    rows, slots = np.full((1, total), NONE, np.int64), np.full((Slot.COUNT, total, len(leaves)), NONE, np.int64)
+    ends = np.empty(len(lists), np.int64)
+    compact_walk.walk_each(view, np.array(lists).T.copy(), _actions(), rows, slots, ends)
+    wrong = rows[0] == NONE
+    for slot in _NEEDED:
+        wrong |= (slots[slot] == NONE).any(axis=1)
+    found: list[LateOutline | None] = []
+    first, is_wrong = 0, bool(wrong.any())
+    for (data, start), end, place, n in zip(footers, ends.tolist(), places, counts, strict=True):
+        part = slice(first, first + n)
+        first += n
+        if end < 0 or end >= place[2] or (is_wrong and wrong[part].any()):
+            found.append(None)
+        else:
+            found.append(LateOutline(data, start, leaves, rows[0, part], slots[:, part], schema, end - place[0]))
+    return found
+
+
+def _rest(rest: bytes) -> FileMetaData:
+    """Decode the fields behind the row groups. Raises FooterError."""
+    # As a footer without fields 1 to 3 and with an empty list of row groups: the first header of `rest` counts its
+    # delta from that field.
+    no_row_groups = first_field(FileMetaDataId.row_groups, LIST) + list_of_structs(0)
+    return compact.decode(FileMetaData, no_row_groups + rest)[0]
 
 
 def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Start and stop of every chunk's pages, as footer.chunk_extent has them: int64[row groups, columns]."""
-    slots = outline.slots
+    return extents_in(outline.slots)
+
+
+def extents_in(slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same of slots."""
     data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
     start = np.where((dictionary >= len(MAGIC)) & (dictionary < data), dictionary, data)
     size = slots[Slot.COMPRESSED_SIZE]
