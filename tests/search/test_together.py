@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-import warnings
-from collections.abc import Callable, Sequence
+import resource
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file, corpus_files
+from support.searched import checked, facts, same
 
 import parquet_bloom
-from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.search import together
-from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import Search
-from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage.paths import DataFile
 
 
@@ -59,73 +61,6 @@ class Alone:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
     return Alone(monkeypatch)
-
-
-def fact(one: Any) -> Any:
-    """Everything that a search says of a file, as values."""
-    if isinstance(one, tuple):
-        file, error = one
-        return str(file), type(error), str(error)
-    decision, outline = one.decision, one.outline
-    if decision is None:
-        return str(one.file), one.excluded
-    return (
-        str(one.file),
-        one.size,
-        decision.outcomes.tolist(),
-        decision.stage.tolist(),
-        decision.bytes_read.tolist(),
-        decision.asked.tolist(),
-        decision.damaged,
-        decision.notes,
-        repr(one.bound),
-        one.version_token,
-        outline.data,
-        outline.start,
-        outline.leaves,
-        repr(outline.metadata),
-        outline.rows.tolist(),
-        outline.slots.tolist(),
-    )
-
-
-def facts(files: Sequence[DataFile], predicate: Any, several: bool, **options: Any) -> tuple[Any, list[str]]:
-    """What a search says of files, or the error that it ends with; and its warnings."""
-    fewest = together.FEWEST
-    together.FEWEST = 2 if several else 1 << 30
-    try:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            said: list[Any] = []
-            try:
-                for one in Search(resolved_files(files), predicate, Options(**options)):
-                    said.append(fact(one))
-            except RequestError as error:
-                said.append((type(error), str(error)))
-            return said, [str(one.message) for one in found]
-    finally:
-        together.FEWEST = fewest
-
-
-def same(paths: Sequence[Path], predicate: Any, **options: Any) -> None:
-    files = [DataFile(str(path)) for path in paths]
-    several, one_by_one = (facts(files, predicate, way, **options) for way in (True, False))
-    assert several == one_by_one
-    few = {key: value for key, value in options.items() if key in ("use_filters", "nan")}
-    assert checked(paths, predicate, True, **few) == checked(paths, predicate, False, **few)
-
-
-def checked(paths: Sequence[Path], predicate: str, several: bool, **options: Any) -> Any:
-    fewest = together.FEWEST
-    together.FEWEST = 2 if several else 1 << 30
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return parquet_bloom.check(list(paths), predicate, **options).to_dict()
-    except RequestError as error:
-        return str(error)
-    finally:
-        together.FEWEST = fewest
 
 
 def write(path: Path, seed: int, groups: int = 3, rows: int = 40, names: str = "ab") -> Path:
@@ -213,3 +148,197 @@ def _leaves(path: Path) -> list[tuple[str, str]]:
             if len(leaf.path) == 1 and '"' not in leaf.name:
                 found.append((leaf.path[0], "'x'" if leaf.logical == "STRING" else "5"))
         return found
+
+
+# --- what happens to files meanwhile ----------------------------------------------------------------
+
+
+def some(folder: Path, tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copy(path, tmp_path)) for path in sorted(folder.glob("*.parquet"))[:9]]
+
+
+@pytest.mark.parametrize(
+    "what", ["gone", "fifo", "folder", "empty", "cut", "text", "link", "no right", "magic", "length"]
+)
+def test_what_is_no_sound_file_is_said_as_alone(
+    folder: Path, tmp_path: Path, what: str, loops: str, alone: Alone
+) -> None:
+    paths = some(folder, tmp_path)
+    path = paths[4]
+    data = path.read_bytes()
+    path.unlink()
+    match what:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "empty":
+            path.touch()
+        case "cut":
+            path.write_bytes(data[:-100])
+        case "text":
+            path.write_bytes(b"no Parquet file at all\n" * 50)
+        case "link":
+            path.symlink_to(tmp_path / "nothing")
+        case "no right":
+            path.symlink_to("/proc/1/mem")
+        case "magic":
+            path.write_bytes(data[:-4] + b"PARE")
+        case "length":
+            path.write_bytes(data[:-8] + b"\xff\xff\xff\x7fPAR1")
+    before = os.listdir("/proc/self/fd")
+    same(paths, "id = 5")
+    assert len(os.listdir("/proc/self/fd")) == len(before), "no descriptor stays open"
+    alone.files.clear()
+    found, _ = facts([DataFile(str(one)) for one in paths], "id = 5", True)
+    assert alone.files == [str(paths[0]), str(path)]
+    assert found[4][1] is not None
+
+
+def test_one_changes_while_it_is_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that ends sooner than when it was opened is searched alone, which says what it is."""
+    from parquet_bloom.storage.tails import Tails
+
+    paths = some(folder, tmp_path)
+    fill = Tails.fill
+
+    def cut(self: Tails, file: Any) -> memoryview:
+        if file.path == str(paths[3]):
+            os.truncate(file.path, 50)
+        return fill(self, file)
+
+    monkeypatch.setattr(Tails, "fill", cut)
+    found, _ = facts([DataFile(str(path)) for path in paths], "id = 5", True)
+    assert [len(one) == 3 for one in found] == [at == 3 for at in range(9)]
+    assert str(paths[3]) in found[3][2]
+
+
+def test_filters_outside_of_the_buffer(
+    folder: Path, tmp_path: Path, loops: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of larger files the filters lie before the bytes that were read with the footer."""
+    from parquet_bloom.storage import tails
+
+    monkeypatch.setattr(tails, "TAIL_GUESS", 600)
+    paths = sorted(folder.glob("*.parquet"))
+    for number in (1, 3, 4, 6):
+        same(paths, PREDICATES[number](folder))
+
+
+@pytest.mark.parametrize("at", [0, 1, 20, -1])
+def test_damaged_filters(folder: Path, tmp_path: Path, at: int, loops: str) -> None:
+    """A wrong header, a filter without any bit: the same warnings, in the same order."""
+    from parquet_bloom.filters.locate import filter_ranges_of
+    from parquet_bloom.storage.open_file import OpenFile
+
+    paths = some(folder, tmp_path)
+    for path in paths[2:7:2]:
+        with OpenFile(path) as source:
+            ranges = filter_ranges_of(source.outline(), 0)
+            offset, length = int(ranges.offset[0]), int(ranges.num_bytes[0])
+        data = bytearray(path.read_bytes())
+        if at < 0:
+            data[offset + 10 : offset + 20 + length] = bytes(length + 10)
+        data[offset + at % 20] ^= 0x55
+        path.write_bytes(data)
+    same(paths, "id = 5")
+    same(paths, f"id IN (5, {keys(paths[4])[0]}) OR a = 'x'")
+    for path in paths[2:7:2]:  # no bit is set
+        data = bytearray(path.read_bytes())
+        data[offset + 16 : offset + 16 + length] = bytes(length)
+        path.write_bytes(data)
+    same(paths, "id = 5")
+
+
+def test_a_source_that_holds_files_to_what_they_were(folder: Path, tmp_path: Path, alone: Alone) -> None:
+    paths = some(folder, tmp_path)
+    source = parquet_bloom.Source([str(path) for path in paths])
+    assert source.check("id = 5").failed == []
+    again = source.check("id = 6")
+    assert again.failed == []
+    assert len(again) == len(parquet_bloom.check(paths, "id = 6"))
+    os.utime(paths[5], (5, 5))
+    assert [one.path for one in source.check("id = 5").failed] == [str(paths[5])]
+    assert "refresh" in source.check("id = 5").failed[0].reason
+    source.refresh()
+    assert source.check("id = 5").failed == []
+
+
+def test_footers_that_are_kept(folder: Path, loops: str) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    cache = parquet_bloom.FooterCache()
+    for number in (0, 1, 4):
+        predicate = PREDICATES[number](folder)
+        plain = checked(paths, predicate, False)
+        assert checked(paths, predicate, True, cache=cache) == plain
+        assert checked(paths, predicate, True, cache=cache) == plain
+        assert checked(paths, predicate, False, cache=cache) == plain
+    assert len(cache) == len(paths)
+
+
+def test_partitions(tmp_path: Path, loops: str, alone: Alone) -> None:
+    for day in range(3):
+        (tmp_path / f"day={day}").mkdir()
+        for i in range(4):
+            write(tmp_path / f"day={day}" / f"{i}.parquet", 10 * day + i)
+    for predicate in ("day = 1", "day = 1 AND id = 5", "day > 0 OR id = 5", "id = 5"):
+        several, one_by_one = ([*map(str, _scan(tmp_path, predicate, way))] for way in (True, False))
+        assert several == one_by_one
+        assert checked([tmp_path], predicate, True) == checked([tmp_path], predicate, False)
+
+
+def _scan(folder: Path, predicate: str, several: bool) -> list[Any]:
+    fewest = together.FEWEST
+    together.FEWEST = 2 if several else 1 << 30
+    try:
+        return [parquet_bloom.count(folder, predicate), *parquet_bloom.prune(folder, predicate)]
+    finally:
+        together.FEWEST = fewest
+
+
+def test_a_delta_table(tmp_path: Path, loops: str) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    for i in range(8):
+        table = pa.table({"id": np.random.default_rng(i).integers(0, 10**9, 60), "day": [i % 2] * 60})
+        deltalake.write_deltalake(tmp_path, table, mode="append", partition_by=["day"])
+    parquet_bloom.add_filters(f"delta:{tmp_path}", columns=["id"])
+    for predicate in ("id = 5", "day = 1 AND id = 77", "id IN (5, 6) OR day IS NULL"):
+        found = []
+        for fewest in (2, 1 << 30):
+            kept, together.FEWEST = together.FEWEST, fewest
+            try:
+                found.append(parquet_bloom.check(f"delta:{tmp_path}", predicate).to_dict())
+            finally:
+                together.FEWEST = kept
+        assert found[0] == found[1]
+
+
+def test_threads_and_forks(folder: Path) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    cache = parquet_bloom.FooterCache()
+    expected = checked(paths, "id = 5", False)
+
+    def ask(i: int) -> Any:
+        return parquet_bloom.check(paths, "id = 5", **({"cache": cache} if i % 2 else {})).to_dict()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(found == expected for found in pool.map(ask, range(24)))
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if ask(0) == expected == ask(1) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_few_descriptors_are_enough(folder: Path) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    expected = checked(paths, "id = 5", False)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 6, limits[1]))
+    try:
+        found = checked(paths, "id = 5", True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found == expected

@@ -32,28 +32,31 @@ class JoinedOutline(Outline):
 
     firsts   int64[files + 1]: the first row group of each file, and the number of all
     file_of  int64[row groups]
-    footers  int64[files]: where each footer starts, in the joined file
+    starts   int64[files]: where each footer starts, in the joined file
     """
 
     firsts: NDArray[np.int64] = None  # type: ignore[assignment]
     file_of: NDArray[np.int64] = None  # type: ignore[assignment]
-    footers: NDArray[np.int64] = None  # type: ignore[assignment]
+    starts: NDArray[np.int64] = None  # type: ignore[assignment]
 
-    def footer_starts(self) -> NDArray[np.int64]:
+    @property
+    def footers(self) -> NDArray[np.int64]:
         """As Outline has it."""
-        return self.footers
+        return self.starts
 
+    @property
     def footer_of(self) -> NDArray[np.int64]:
         """As Outline has it."""
-        return self.footers[self.file_of]
+        return self.starts[self.file_of]
 
-    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
         """As Outline has it."""
-        return (np.bincount(self.file_of[flags], minlength=len(self.footers)) > 0)[self.file_of]
+        found = np.bincount(self.file_of[flags], minlength=len(self.starts)) > 0
+        return True if found.all() else found[self.file_of]
 
 
 def is_joinable(slots: NDArray[np.int64], end: NDArray[np.int64] | int) -> NDArray[np.bool_]:
-    """Which row groups have no offset outside of their file's body: bool[row groups].
+    """Find the row groups without an offset outside of their file's body: bool[row groups].
 
     end  where the footers of their files start: a number, or int64[row groups]
     """
@@ -95,7 +98,7 @@ def join(outlines: Sequence[Outline]) -> tuple[JoinedOutline | None, list[int]]:
         slots,
         firsts=np.concatenate([[0], np.cumsum(counts)]),
         file_of=file_of,
-        footers=starts + (np.arange(len(outlines)) << FILE_BITS),
+        starts=starts + (np.arange(len(outlines)) << FILE_BITS),
     )
     return joined, list(range(len(outlines)))
 

@@ -118,19 +118,21 @@ class Outline:
         """The same with other names of its leaves, and nothing derived yet."""
         return replace(self, leaves=leaves, memory={})
 
-    # An outline may be that of several files, format.joined.JoinedOutline.
+    # An outline may be that of several files, format.joined.JoinedOutline. What may differ between them:
 
-    def footer_starts(self) -> NDArray[np.int64]:
-        """Where footers start: int64[files]."""
-        return np.array([self.start], np.int64)
+    @property
+    def footers(self) -> Sequence[int] | NDArray[np.int64]:
+        """The start of the footer of each file."""
+        return (self.start,)
 
+    @property
     def footer_of(self) -> NDArray[np.int64] | int:
-        """Where the footer of each row group's file starts: a number, or int64[row groups]."""
+        """The start of the footer of each row group's file: a number, or int64[row groups]."""
         return self.start
 
-    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which row groups lie in a file in which some flag is True: bool[row groups]."""
-        return np.full(len(flags), flags.any())
+    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
+        """Find the row groups of files in which some flag is True: one answer for all of them, or bool[row groups]."""
+        return bool(flags.any())
 
 
 # --- through the bindings -------------------------------------------------------------------------
@@ -240,15 +242,19 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     if found is None:
         return None
     try:
-        return Outline(data, start, found.leaves, found.metadata, found.rows, found.slots)
+        metadata = found.metadata
     except FooterError:
         return None
+    if metadata.encryption_algorithm is not None:
+        return None
+    return Outline(data, start, found.leaves, metadata, found.rows, found.slots)
 
 
 class LateOutline(Outline):
     """An outline whose metadata are decoded when somebody asks for them. That may raise FooterError.
 
-    writer  the bytes of created_by and of column_orders
+    writer  the bytes of created_by and of column_orders, each None without; None: the metadata are not as most are.
+            Outlines of one schema and one writer can all decode them, or none can
     pairs   those of the key-values
     rest    where the fields behind the row groups begin in data
     """
@@ -266,7 +272,7 @@ class LateOutline(Outline):
         self.data, self.start, self.leaves, self.rows, self.slots = data, start, leaves, rows, slots
         self.memory = {}
         self.schema, self.rest = schema, rest
-        self.writer: tuple[bytes, bytes] | None = None
+        self.writer: tuple[bytes | None, bytes | None] | None = None
         self.pairs = b""
 
     def __getattr__(self, name: str) -> Any:
@@ -288,17 +294,19 @@ class LateOutline(Outline):
         return other
 
 
-_SPANS = (FileMetaDataId.key_value_metadata, FileMetaDataId.created_by, FileMetaDataId.column_orders)
-_IDS = FileMetaDataId.column_orders + 1  # of what comes later, such as encryption, the walk knows nothing
+_BEHIND = (FileMetaDataId.key_value_metadata, FileMetaDataId.created_by, FileMetaDataId.column_orders)
+_IDS = FileMetaDataId.column_orders + 1
 
 
 def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | None]:
     """Read several footers by the compiled walk: each is its bytes, and where it starts in its file.
 
-    None where it meets anything it does not expect in one. Metadata that differ in key-values alone decode all, or none
+    None where it meets anything it does not expect in one
     """
     from parquet_bloom.kernels import compact_walk
 
+    if not footers:
+        return []
     # Top-level fields go by in their order. 1. The fields up to the row groups, of all footers. 2. The row groups, of
     # all footers of one schema. 3. The fields behind them, of all.
     stops = list(accumulate(len(data) for data, _ in footers))
@@ -308,16 +316,13 @@ def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | No
     row_groups = FileMetaDataId.row_groups
     compact_walk.fields_of(view, np.array([starts, stops]), 0, row_groups, 0, fields)
     by_schema: dict[bytes, list[int]] = {}
-    allowed = limits()
-    most = min(allowed.max_list_elements, allowed.max_string_bytes)  # no text or list of a shorter footer is longer
-    first_fields = fields.tolist()
-    for i, one in enumerate(first_fields):
-        schema = one[FileMetaDataId.schema]
-        if one[0][0] == 0 and schema[0] == LIST == one[row_groups][0] and stops[i] - starts[i] <= most:
-            by_schema.setdefault(footers[i][0][schema[1] - starts[i] : schema[2] - starts[i]], []).append(i)
+    heads = fields[:, [0, FileMetaDataId.schema, row_groups]].reshape(-1, 9).tolist()
+    for i, (odd, _, _, kind, at, end, groups_kind, _, _) in enumerate(heads):
+        if odd == 0 and kind == LIST == groups_kind:
+            by_schema.setdefault(footers[i][0][at - starts[i] : end - starts[i]], []).append(i)
     found: list[LateOutline | None] = [None] * len(footers)
     for schema_bytes, those in by_schema.items():
-        places = [(starts[i], first_fields[i][row_groups][1], stops[i]) for i in those]
+        places = [(starts[i], heads[i][7], stops[i]) for i in those]
         with suppress(FooterError):
             outlines = _walk(view, [footers[i] for i in those], places, *_schema(schema_bytes))
             for i, outline in zip(those, outlines, strict=True):
@@ -328,14 +333,21 @@ def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | No
     behind = np.array([[starts[i] + one.rest for i, one in kept], [stops[i] for i, _ in kept]])
     fields = fields[: len(kept)]
     compact_walk.fields_of(view, behind, row_groups, 0, FileMetaDataId.key_value_metadata, fields)
-    for (i, outline), one in zip(kept, fields.tolist(), strict=True):
-        pairs, writer, orders = (one[id] for id in _SPANS)
-        if one[0][0] or pairs[0] not in (0, LIST) or writer[0] not in (0, BINARY) or orders[0] not in (0, LIST):
+    allowed = limits()
+    most = min(allowed.max_list_elements, allowed.max_string_bytes)  # no text or list of a shorter footer is longer
+    for (i, outline), one in zip(kept, fields[:, [0, *_BEHIND]].reshape(-1, 12).tolist(), strict=True):
+        odd, last, other, pairs, pairs_at, pairs_end, writer, writer_at, writer_end, orders, orders_at, orders_end = one
+        if odd:
             found[i] = None
             continue
         data, start = footers[i][0], starts[i]
-        pairs_bytes, *both = (data[max(0, at - start) : max(0, end - start)] for _, at, end in (pairs, writer, orders))
-        outline.pairs, outline.writer = pairs_bytes, (both[0], both[1])
+        kinds = pairs in (0, LIST) and writer in (0, BINARY) and orders in (0, LIST)
+        if kinds and last < _IDS and not other and len(data) <= most:
+            outline.pairs = data[pairs_at - start : pairs_end - start] if pairs else b""
+            outline.writer = (
+                data[writer_at - start : writer_end - start] if writer else None,
+                data[orders_at - start : orders_end - start] if orders else None,
+            )
     return found
 
 
@@ -351,7 +363,10 @@ def _walk(
 
     lists = []
     for (data, _), (start, at, stop) in zip(footers, places, strict=True):
-        n, kind, first = list_header(data, at - start)
+        try:
+            n, kind, first = list_header(data, at - start)
+        except FooterError:
+            n, kind, first = 1, 0, 0
         # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
         fits = not (n and (kind != STRUCT or not leaves)) and n * len(leaves) <= len(data)
         lists.append((start, start + first if fits else stop, stop, n if fits else 0))

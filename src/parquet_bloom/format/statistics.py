@@ -175,21 +175,21 @@ def _stored_bounds(
         fields.append((Slot.MIN_VALUE, Slot.MAX_VALUE))
     if _trusts_old(leaf):
         fields.append((Slot.OLD_MIN, Slot.OLD_MAX))
-    found, filled = None, np.zeros(outline.n_row_groups, bool)
+    found = None
+    filled: NDArray[np.bool_] | bool = False
     for min_field, max_field in fields:
         low, has_low = _decode(outline.data, slots, min_field, leaf, domain)
         high, has_high = _decode(outline.data, slots, max_field, leaf, domain)
+        new = (low, has_low, high, has_high)
+        # Of several files that are joined some may have the one, some the other.
+        if filled is not False and found is not None:
+            new = tuple(np.where(filled, old, other) for old, other in zip(found, new, strict=True))  # type: ignore[assignment]
         here = outline.in_some_of_file(has_low | has_high)
-        if found is None:
-            found = low, has_low, high, has_high
-        else:  # the outline may be that of several files
-            low, has_low = np.where(filled, found[0], low), np.where(filled, found[1], has_low)
-            high, has_high = np.where(filled, found[2], high), np.where(filled, found[3], has_high)
-            found = low, has_low, high, has_high
-        filled = filled | here
-        if filled.all():
-            break
-    return found if filled.any() else None
+        if here is True:
+            return new
+        if here is not False:
+            found, filled = new, here | filled
+    return found
 
 
 def _trusts_any(outline: Outline, leaf: Leaf) -> bool:

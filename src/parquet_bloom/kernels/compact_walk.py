@@ -172,9 +172,10 @@ def fields_of(data, structs, last, until, pairs, fields):  # type: ignore[no-unt
              its bytes end at the latest
     last     the id of the field before these; 0 at the start of a struct
     until    the id of a field behind which nothing is looked at, nor is its own value; 0: none
-    pairs    the id of a field that has to be a list of pairs of texts, of which the second may be missing; 0: none
+    pairs    the id of a field that should be a list of pairs of texts, of which the second may be missing; 0: none
     fields   int64[n, ids, 3]: the wire type of each field, and where its value starts and ends; 0 where there is none.
-             fields[i, 0, 0] is -1 for a struct that is not sound, or has other ids
+             fields[i, 0] is -1 for a struct that is not sound; else 0, the largest id, and 1 where `pairs` is no such
+             list
     """
     stack = np.empty((_DEPTH, 2), np.int64)
     for i in range(fields.shape[0]):
@@ -187,18 +188,31 @@ def fields_of(data, structs, last, until, pairs, fields):  # type: ignore[no-unt
             if byte == 0:
                 sound = True
                 break
-            id += byte >> 4
-            # No step: the long form of an id, which nobody needs for so few.
-            if byte >> 4 == 0 or id >= fields.shape[1]:
+            if byte >> 4:  # short form: the step from the last id, and the type
+                id += byte >> 4
+            else:  # long form: the id itself follows, zigzag
+                raw, at = _varint(data, at, stop)
+                before = id
+                id = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
+                if at < 0 or id <= before:
+                    break
+            if id > _MOST_ID:
                 break
-            fields[i, id, 0], fields[i, id, 1] = byte & 15, at
+            is_known = id < fields.shape[1]
+            fields[i, 0, 1] = id
+            if is_known:
+                fields[i, id, 0], fields[i, id, 1] = byte & 15, at
             if id == until:
                 sound = True
                 break
             end = _skip(data, at, stop, byte & 15, stack)
-            if end < 0 or (id == pairs and not _is_pairs(data, at, end, byte & 15)):
+            if end < 0:
                 break
-            fields[i, id, 2] = at = end
+            if id == pairs and not _is_pairs(data, at, end, byte & 15):
+                fields[i, 0, 2] = 1
+            if is_known:
+                fields[i, id, 2] = end
+            at = end
         if not sound:
             fields[i, 0, 0] = -1
 

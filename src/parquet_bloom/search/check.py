@@ -178,8 +178,8 @@ def _verdicts(
     rows: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> Iterable[RowGroupVerdict]:
-    stages = [STAGES[i] for i in decision.stage.tolist()]
-    skipped = [stage is not None for stage in stages]
+    stages = list(map(STAGES.__getitem__, decision.stage.tolist()))
+    skipped = (decision.stage != 0).tolist()
     columns = zip(
         paths,
         numbers,
@@ -207,7 +207,7 @@ def _reasons(decision: Decision, bound: Bound, stages: list[str | None]) -> list
     skips.update(_REASONS)
     if "literal" in stages:
         skips["literal"] = _literal_reason(bound)
-    reasons = [skips[stage] for stage in stages]
+    reasons = list(map(skips.__getitem__, stages))
     kept = np.flatnonzero(decision.stage == 0).tolist()
     if kept:
         opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)
@@ -236,6 +236,8 @@ def _literal_reason(bound: Bound) -> str:
 
 def log_search(predicate: Predicate, files: Sequence[FileResult]) -> None:
     """Log the skipped row groups, and the parts of the predicate that could not skip any."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
     groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
     kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
     size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)

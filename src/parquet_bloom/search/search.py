@@ -25,7 +25,7 @@ from parquet_bloom.search.evidence import Question, decide, literal_outcome, par
 from parquet_bloom.search.log import BY_FOLDER, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
-from parquet_bloom.search.together import MOST, Stretch, Together
+from parquet_bloom.search.together import Stretch, Together
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
@@ -130,14 +130,15 @@ class Search:
         # there is one, and then local files some dozens at a time. The first file of another storage begins those that
         # are searched side by side.
         self.ask_log()
-        together = Together(self)
+        together: Together | None = None
         here = 0
         while here < len(self.files) and (self.files[here].is_local or self._first is None):
             if self._first is None:
                 yield self._try(self.files[here])
                 here += 1
                 continue
-            several = list(takewhile(_is_local, self.files[here : here + MOST]))
+            together = together or Together(self)
+            several = list(takewhile(_is_local, self.files[here : here + together.most]))
             last = None
             for one, found in zip(several, together.results(several), strict=True):
                 if found is None:

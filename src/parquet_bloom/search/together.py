@@ -36,11 +36,10 @@ from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import walks
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import footer_note, may_be_noted
-from parquet_bloom.storage.tails import SUPPORTED, TailFile, Tails
+from parquet_bloom.storage.tails import SUPPORTED, TailFile, Tails, most_open
 from parquet_bloom.storage.version_token import Kept
 
 FEWEST = 4  # files that are worth it
-MOST = 64  # files that are open together
 _MOST_CHUNKS = 1 << 13  # column chunks of a file that is joined; a larger one gains nothing
 
 
@@ -106,7 +105,7 @@ class Stretch:
 
     @property
     def row_groups(self) -> slice:
-        """Which of the joined row groups are these files'."""
+        """The row groups of these files among the joined ones."""
         firsts = self.decided.joined.firsts
         return slice(int(firsts[self.start]), int(firsts[self.stop]))
 
@@ -130,15 +129,19 @@ class _Group:
 
 
 class Together:
-    """Searches of one Search over several local files at a time."""
+    """Searches of one Search over several local files at a time.
+
+    most  so many at a time
+    """
 
     def __init__(self, search: Searching) -> None:
         self._search = search
         self._tails: Tails | None = None
+        self.most = most_open()
         self._noted: dict[Any, tuple[bool, Any]] = {}
 
     def results(self, files: Sequence[DataFile]) -> list[FileResult | Stretch | None]:
-        """The results of at most MOST files; None for one that has to be searched alone.
+        """The results of at most `most` files; None for one that has to be searched alone.
 
         A Stretch is of one file or of several, and has the place of each of these.
         """
@@ -146,7 +149,7 @@ class Together:
             return [None] * len(files)
         found: dict[int, FileResult] = {}
         places: dict[int, tuple[Decided, int]] = {}
-        tails = self._tails = self._tails or Tails(MOST)
+        tails = self._tails = self._tails or Tails(self.most)
         try:
             for group in self._groups(self._open(tails, files, found)):
                 with suppress(ParquetBloomError, OSError):
@@ -196,7 +199,7 @@ class Together:
                 with suppress(ParquetBloomError, OSError):
                     footers.append((i, file.footer()))
             for (i, _), outline in zip(footers, walk_outlines([one for _, one in footers]), strict=True):
-                found[i] = outline
+                found[i] = outline if outline is not None and outline.writer is not None else None
         for i, (_, file) in enumerate(opened):
             if found[i] is None:
                 with suppress(ParquetBloomError, OSError):

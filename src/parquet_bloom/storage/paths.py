@@ -163,8 +163,9 @@ class _Search:
                     raise
                 self._failed.append(FailedFile(error.path, error))
         by_path: dict[str, DataFile] = {}
-        real = real_paths()
-        for file in _apart(trees):
+        files = list(_apart(trees))
+        real = real_paths() if len(files) > 1 else str  # one file is the same as no other
+        for file in files:
             by_path.setdefault(real(file.path) if file.is_local else store_of(file).real(file.path), file)
         if self._alone and not by_path:
             raise self._failed[0].error

@@ -15,6 +15,11 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 from parquet_bloom.errors import FooterError, ParquetBloomError
 from parquet_bloom.format.footer import TAIL_BYTES, footer_length
 from parquet_bloom.format.joined import FAR, FILE_BITS
@@ -25,6 +30,19 @@ from parquet_bloom.storage.store import open_regular
 from parquet_bloom.storage.version_token import LocalToken
 
 SUPPORTED = hasattr(os, "preadv")
+# Filters and footers of small files lie in so many bytes. What is read for nothing costs more than one more read.
+_FIRST_GUESS = 16 << 10
+
+
+def most_open() -> int:
+    """How many files may be open together: not many of the descriptors that this process may have."""
+    if resource is None:
+        return _MOST
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(1, min(_MOST, soft // 8))
+
+
+_MOST = 128
 
 
 class TailFile:
@@ -82,6 +100,7 @@ class TailFile:
         start = self.size - TAIL_BYTES - length
         if length <= len(tail) - TAIL_BYTES:
             return bytes(tail[len(tail) - TAIL_BYTES - length : len(tail) - TAIL_BYTES]), start
+        self._tails.guess = min(TAIL_GUESS, max(self._tails.guess, 2 * length))
         self.requests += 1
         self.bytes_read += length
         data = os.pread(self.fd, length, start)
@@ -93,10 +112,12 @@ class TailFile:
 class Tails:
     """Files that are open together. One buffer serves one set of files after the other.
 
-    most  so many may be open
+    most   so many may be open
+    guess  bytes that are read of the end of the next file; more once a footer was longer
     """
 
     def __init__(self, most: int) -> None:
+        self.guess = _FIRST_GUESS
         self.buffer = np.empty(most * TAIL_GUESS, np.uint8)
         self._view = memoryview(self.buffer)  # type: ignore[arg-type]
         self.files: list[TailFile] = []
@@ -119,7 +140,7 @@ class Tails:
 
     def fill(self, file: TailFile) -> memoryview:
         """Read a file's last bytes into the buffer. Raises FooterError where it is shorter by now, OSError."""
-        length = min(file.size, TAIL_GUESS)
+        length = min(file.size, self.guess)
         tail = self._view[file.number * TAIL_GUESS : file.number * TAIL_GUESS + length]
         file.requests += 1
         file.bytes_read += length
@@ -145,6 +166,6 @@ class Tails:
         return np.array([file.fd for file in self.files], np.int64)
 
     def kept_from(self) -> NDArray[np.int64]:
-        """Where the bytes in the buffer begin in each file, and where in the buffer: int64[2, files]."""
+        """The place of the bytes in the buffer: in each file, and in the buffer: int64[2, files]."""
         kept = [file.kept_at for file in self.files]
         return np.array([kept, range(0, TAIL_GUESS * len(kept), TAIL_GUESS)], np.int64)
