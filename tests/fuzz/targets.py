@@ -439,6 +439,8 @@ _ASKED = (
 
 def _run_together(data: bytes, folder: Path) -> None:
     """Verdicts on a file several times among others, which are decided together, and on each file alone."""
+    import numba  # noqa: F401  (else it may be loaded between the two, and a filter that admits is read to its end)
+
     rng = random.Random(data[-200:])
     sound = rng.choice(ours())
     paths = []

@@ -28,6 +28,7 @@ from parquet_bloom.format.joined import FAR, JoinedOutline, join
 from parquet_bloom.format.outline import LateOutline, Outline, walk_outlines
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
+from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.evidence import Decision, Groups, Question, decide
 from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import Options
@@ -210,10 +211,11 @@ class Together:
         search, file = self._search, opened.data_file
         if len(own.rows) * len(own.leaves) > _MOST_CHUNKS or opened.size >= FAR or self._is_noted(opened, own):
             return
-        outline = search.log.outline(own, file)
-        if search.log.contradiction(outline, file) is not None:
-            return
-        common = file.partitions, search.log.outcome(file)
+        outline, common = own, (file.partitions, ANY)
+        if search.log.has_log:
+            outline, common = search.log.outline(own, file), (file.partitions, search.log.outcome(file))
+            if search.log.contradiction(outline, file) is not None:
+                return
         key: Any
         writer: Any
         if isinstance(own, LateOutline):

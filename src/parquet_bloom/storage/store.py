@@ -134,7 +134,8 @@ class Store(ABC):
 
 def is_data(relative: str) -> bool:
     """Whether a file of a folder is Parquet by its name, and it and its folders are not hidden."""
-    return relative.lower().endswith(SUFFIXES) and not any(p.startswith((".", "_")) for p in relative.split("/"))
+    hidden = relative.startswith((".", "_")) or "/." in relative or "/_" in relative
+    return not hidden and relative.lower().endswith(SUFFIXES)
 
 
 # --- this machine ---------------------------------------------------------------------------------

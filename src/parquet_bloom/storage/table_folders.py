@@ -139,12 +139,9 @@ def footer_note(path: object, metadata: Any, leaves: Iterable[Leaf]) -> tuple[st
     return kind, f"{path} was written for {article} {kind} table ({why}) that is not in sight: it may hold dead rows"
 
 
-_NOTED_KEYS = (b"iceberg.schema", b"org.apache.hudi.", b"hoodie_")
-
-
 def may_be_noted(pairs: bytes) -> bool:
     """Whether `footer_note` may say something because of a footer's key-values; pairs: their bytes."""
-    return any(key in pairs for key in _NOTED_KEYS)
+    return b"iceberg.schema" in pairs or b"org.apache.hudi." in pairs or b"hoodie_" in pairs
 
 
 # --- table folders --------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ _MOST = 128
 class TailFile:
     """An open local file. Like an OpenFile it has what FooterCache needs.
 
-    found    its stat when it was opened
+    found    its stat when it was opened; size, its bytes by that
     number   among the files that are open together
     kept_at  where its bytes in the buffer begin, bytes from the start of the file; its size: there are none
     """
@@ -58,15 +58,10 @@ class TailFile:
     def __init__(self, tails: Tails, data_file: DataFile, fd: int, found: os.stat_result, number: int) -> None:
         self._tails, self.data_file, self.fd, self.found, self.number = tails, data_file, fd, found, number
         self.path = str(data_file)
-        self.kept_at = found.st_size
+        self.size = self.kept_at = found.st_size
         self.requests = self.bytes_read = 0
         self._outline: Outline | None = None
         self._footer: tuple[bytes, int] | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self.found.st_size
 
     @property
     def version_token(self) -> LocalToken:
