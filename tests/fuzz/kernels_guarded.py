@@ -181,7 +181,7 @@ def walks(rng: random.Random, at_end: bool) -> None:
     from targets import footers
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.format import outline
+    from parquet_bloom.format.outline_walk import walk_outline
     from parquet_bloom.kernels import compact_walk
 
     data = rng.choice(footers())
@@ -195,10 +195,10 @@ def walks(rng: random.Random, at_end: bool) -> None:
             *[GUARD.array(a, at_end) if isinstance(a, np.ndarray) and not a.flags.writeable else a for a in arguments]
         )
 
-    plain = outline.walk_outline(data, 10**6)
+    plain = walk_outline(data, 10**6)
     compact_walk.walk_each, compact_walk.fields_of = map(guarded, kept)
     try:
-        found = outline.walk_outline(data, 10**6)
+        found = walk_outline(data, 10**6)
     finally:
         compact_walk.walk_each, compact_walk.fields_of = kept
     assert (found is None) == (plain is None)

@@ -31,10 +31,11 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.format import draft_2015, edits, filters, lance, outline, properties, provenance, roaring
+from parquet_bloom.format import draft_2015, edits, filters, lance, properties, provenance, roaring
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.format.outline_walk import walk_outline
 from parquet_bloom.format.schema import choose_leaves, find_leaf, split_path
 from parquet_bloom.predicates.arrow import from_expression, from_filters
 from parquet_bloom.predicates.bind import Schema, bind
@@ -164,7 +165,7 @@ def _run_footer(data: bytes, _: Path) -> None:
 
 
 def _run_outline(data: bytes, _: Path) -> None:
-    walked = outline.walk_outline(data, 100_000)
+    walked = walk_outline(data, 100_000)
     slow = decode_outline(data, 100_000)
     if walked is not None:
         assert np.array_equal(walked.rows, slow.rows), "the compiled walk and the bindings disagree"

@@ -150,6 +150,21 @@ def _leaves(path: Path) -> list[tuple[str, str]]:
         return found
 
 
+def test_row_groups_without_rows(tmp_path: Path, loops: str) -> None:
+    """Some files are decided by bounds and by that alone, others by filters."""
+    paths = []
+    for i in range(8):
+        table = pa.table({"id": np.arange(40) * 1000 + i})
+        with pq.ParquetWriter(tmp_path / f"{i}.plain", table.schema, use_dictionary=False) as writer:
+            writer.write_table(table.slice(0, 0))
+            writer.write_table(table if i % 3 else table.slice(0, 20))
+        paths.append(tmp_path / f"{i}.parquet")
+        parquet_bloom.add_filters(tmp_path / f"{i}.plain", paths[-1], columns=["id"], sync=False)
+    for predicate in ("id = 30500", "NOT (id = 30500)", "id = 30500 OR id = 100500", "id > 25000 AND id IN (25500, 1)"):
+        for decide_true in (False, True):
+            same(paths, predicate, decide_true=decide_true)
+
+
 # --- what happens to files meanwhile ----------------------------------------------------------------
 
 

@@ -211,8 +211,9 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
     outcomes = question.combine(masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
-    if question.options.use_filters and (stage == 0).any():
-        _ask_filters(filters, outline, question, statistics, masks, decision)
+    undecided = outline.in_some_of_file(stage == 0) if question.options.use_filters else False
+    if undecided is not False:
+        _ask_filters(filters, outline, question, statistics, masks, decision, undecided)
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
 
@@ -241,6 +242,7 @@ def _ask_filters(
     statistics: Sequence[ColumnStatistics],
     masks: list[Masks],
     decision: Decision,
+    undecided: NDArray[np.bool_] | bool,
 ) -> None:
     # `masks` are the outcomes as they are known, `best` as if every filter not asked yet denied its term. A filter is
     # read only where `best` decides the row group and `masks` do not: where even that answer changes nothing, reading
@@ -262,7 +264,7 @@ def _ask_filters(
         decides = ((decision.outcomes & TRUE) != 0) & ((outcomes_at_best & TRUE) == 0)
         if question.options.decide_true:  # a denial can also prove that all rows match, under NOT
             decides |= (decision.outcomes != TRUE) & (outcomes_at_best == TRUE)
-        candidates = np.flatnonzero(decides & may_deny_term)
+        candidates = np.flatnonzero(decides & may_deny_term & undecided)
         groups, probes = _probes(terms[i], statistics[i], candidates, question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.filters.asking import Answers, Probes, ask_joined
 from parquet_bloom.format.joined import FAR, JoinedOutline, join
-from parquet_bloom.format.outline import LateOutline, Outline, walk_outlines
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outline_walk import LateOutline, walk_outlines
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import ANY
