@@ -13,7 +13,7 @@ import walks
 MOST = {
     "check": 26,
     "prune": 36,
-    "read_table": 35,
+    "read_table": 36,
     "inspect": 28,
     "verify": 33,
     "add_filters": 54,

@@ -25,13 +25,14 @@ import parquet_bloom
 from parquet_bloom import Draft2015
 from parquet_bloom.edit import finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
-from parquet_bloom.format import draft_2015, outline
+from parquet_bloom.format import draft_2015
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.forms import known
 from parquet_bloom.format.provenance import read_entries
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import k_probe
+from parquet_bloom.storage import open_file
 from parquet_bloom.storage.open_file import OpenFile
 
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
@@ -487,9 +488,9 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Footers are read by the compiled walk, or by the bindings."""
     if request.param == "bindings":
-        monkeypatch.setattr(outline, "walk_outline", lambda *_: None)
+        monkeypatch.setattr(open_file, "walk_outline", lambda *_: None)
     else:
-        monkeypatch.setattr(outline, "outline_of", None)
+        monkeypatch.setattr(open_file, "outline_of", None)
         import parquet_bloom.kernels.compact_walk  # noqa: F401  (numba is loaded: the walk is taken)
     return request.param
 

@@ -155,10 +155,18 @@ def asking(rng: random.Random, at_end: bool) -> None:
         last = np.cumsum(counts).astype(np.int64)
         wanted = random_.integers(0, 2**64, int(last[-1]), np.uint64)
         counted = [np.zeros(n, np.int64) for _ in range(2)]
-        common = (file.fileno(), offsets, sizes, kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
-        same(ask_kernel.ask, *common, wanted, np.zeros(n, np.uint8), *counted, at_end=at_end)
+        common = (sizes, kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
+        # Some filters are in memory, which may end too early as well.
+        places = np.where(random_.random(n) < 0.5, offsets, -1)
+        memory = np.frombuffer(
+            bytes(data[: rng.choice((len(data), len(data) - 1, rng.randrange(len(data))))]), np.uint8
+        )
+        where = np.array([np.full(n, file.fileno()), offsets, places])
+        same(ask_kernel.ask, memory, where, *common, wanted, np.zeros(n, np.uint8), *counted, at_end=at_end)
         same(
             ask_kernel.ask_whole,
+            file.fileno(),
+            offsets,
             *common,
             wanted,
             bool(rng.randrange(2)),
@@ -173,26 +181,26 @@ def walks(rng: random.Random, at_end: bool) -> None:
     from targets import footers
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.format import outline
+    from parquet_bloom.format.outline_walk import walk_outline
     from parquet_bloom.kernels import compact_walk
 
     data = rng.choice(footers())
     if len(data) > 3000 and rng.random() < 0.8:
         return
     data = data if rng.random() < 0.1 else mutated(data, rng) if rng.random() < 0.7 else flipped(data, rng)
-    kept = compact_walk.walk, compact_walk.end_of
+    kept = compact_walk.walk_each, compact_walk.fields_of
 
     def guarded(kernel: Any) -> Callable[..., Any]:
         return lambda *arguments: kernel(
             *[GUARD.array(a, at_end) if isinstance(a, np.ndarray) and not a.flags.writeable else a for a in arguments]
         )
 
-    plain = outline.walk_outline(data, 10**6)
-    compact_walk.walk, compact_walk.end_of = map(guarded, kept)
+    plain = walk_outline(data, 10**6)
+    compact_walk.walk_each, compact_walk.fields_of = map(guarded, kept)
     try:
-        found = outline.walk_outline(data, 10**6)
+        found = walk_outline(data, 10**6)
     finally:
-        compact_walk.walk, compact_walk.end_of = kept
+        compact_walk.walk_each, compact_walk.fields_of = kept
     assert (found is None) == (plain is None)
     assert found is None or plain is None or np.array_equal(found.slots, plain.slots)
 

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import struct
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +31,16 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.format import draft_2015, edits, filters, lance, outline, properties, provenance, roaring
+from parquet_bloom.format import draft_2015, edits, filters, lance, properties, provenance, roaring
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.format.outline_walk import walk_outline
 from parquet_bloom.format.schema import choose_leaves, find_leaf, split_path
 from parquet_bloom.predicates.arrow import from_expression, from_filters
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.text import parse
+from parquet_bloom.search import together
 from parquet_bloom.storage.open_file import decode_outline
 
 _SMALL = 64 << 10  # bytes of a file or footer that is a seed
@@ -162,7 +165,7 @@ def _run_footer(data: bytes, _: Path) -> None:
 
 
 def _run_outline(data: bytes, _: Path) -> None:
-    walked = outline.walk_outline(data, 100_000)
+    walked = walk_outline(data, 100_000)
     slow = decode_outline(data, 100_000)
     if walked is not None:
         assert np.array_equal(walked.rows, slow.rows), "the compiled walk and the bindings disagree"
@@ -426,6 +429,43 @@ def _run_file(data: bytes, folder: Path) -> None:
     assert not left, f"left behind: {left}"
 
 
+_ASKED = (
+    "id = 5",
+    "name = 'user-5' AND id IN (1, 2, 3)",
+    "id > 5 AND id < 50 OR name = 'x'",
+    "NOT (id = 7) OR half_null IS NULL",
+    "trace_id = 'x' OR int64 = 5",
+)
+
+
+def _run_together(data: bytes, folder: Path) -> None:
+    """Verdicts on a file several times among others, which are decided together, and on each file alone."""
+    import numba  # noqa: F401  (else it may be loaded between the two, and a filter that admits is read to its end)
+
+    rng = random.Random(data[-200:])
+    sound = rng.choice(ours())
+    paths = []
+    for i, one in enumerate([sound, data, data, sound, data, rng.choice(ours()), data]):
+        paths.append(folder / f"{i}.parquet")
+        paths[-1].write_bytes(one)
+    if rng.random() < 0.3:
+        paths = paths[1:]
+    predicate, fewest, found = rng.choice(_ASKED), together.FEWEST, []
+    for few in (2, 1 << 30):
+        together.FEWEST = few
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                try:
+                    answer: Any = repr(parquet_bloom.check(paths, predicate).to_dict())
+                except ParquetBloomError as error:
+                    answer = f"{type(error)} {error}"
+                found.append((answer, [str(one.message) for one in said]))
+        finally:
+            together.FEWEST = fewest
+    assert found[0] == found[1], "verdicts of files together are not those of each alone"
+
+
 @functools.lru_cache(1)
 def _index(folder: Path) -> bytes:
     from parquet_bloom.lance import build_index
@@ -507,6 +547,7 @@ DECODERS = {
 }
 CALLS = {
     "file": Target(_make_file, _run_file, whole=True),
+    "together": Target(_make_file, _run_together, whole=True),
     "index": Target(_make_index, _run_index, whole=True),
 }
 LOGS = {

@@ -22,7 +22,7 @@ from parquet_bloom.format import values as operands
 from parquet_bloom.predicates import arrow, bind, outcomes
 from parquet_bloom.predicates import bind as names
 from parquet_bloom.predicates import outcomes as deciding
-from parquet_bloom.search import evidence, scan, search
+from parquet_bloom.search import evidence, results, scan
 from parquet_bloom.search import evidence as hive
 
 
@@ -142,6 +142,6 @@ MUTANTS = [
     _M("files excluded by other columns", evidence.partition_outcome,
        "np.full(1, ANY, np.uint8)\n", "np.full(1, FALSE, np.uint8)\n"),
     _M("rows of half a match not filtered", scan.Scan._row_filter, "~d.open).all()", "~d.open).any()"),
-    _M("rows of half a match counted", search.sure_groups,
+    _M("rows of half a match counted", results.sure_groups,
        "file.decision.outcomes == TRUE", "(file.decision.outcomes & TRUE) != 0"),
 ]  # fmt: skip

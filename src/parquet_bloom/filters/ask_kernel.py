@@ -1,4 +1,4 @@
-"""Asking many filters of one open file, for a header and a block each or whole, without going through Python.
+"""Asking many filters of open files, for a header and a block each or whole, without going through Python.
 
 The bytes come by pread(2), straight from the kernel's page cache; a read is some 0.3 microseconds
 then, less than a Python call around it.
@@ -7,7 +7,7 @@ then, less than a Python call around it.
 from __future__ import annotations
 
 import numpy as np
-from numba import int64, types, uint64
+from numba import int64, njit, types, uint64
 
 from parquet_bloom.kernels.compiler import kernel
 from parquet_bloom.kernels.intrinsics import block_of, contains_at, contains_at_byte
@@ -15,6 +15,8 @@ from parquet_bloom.kernels.intrinsics import block_of, contains_at, contains_at_
 DENIED, ADMITTED, OTHER_HEADER, CUT_OFF, BLANK = 0, 1, 2, 3, 4
 
 _I64 = types.Array(types.int64, 1, "C", readonly=True)
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_WHERE = types.Array(types.int64, 2, "C", readonly=True)
 _HEADS = types.Array(types.uint8, 2, "C", readonly=True)
 _OUT = types.Array(types.uint8, 1, "C")
 _HASHES = types.Array(types.uint64, 1, "C", readonly=True)
@@ -23,12 +25,26 @@ _COUNT = types.Array(types.int64, 1, "C")
 _pread = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.uintp, types.int64))
 
 
-@kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, _OUT, _COUNT, _COUNT))
-def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answers, requests, bytes_read):  # type: ignore[no-untyped-def]
+@njit(inline="never")
+def _take(fd, offset, length, memory, place, out):  # type: ignore[no-untyped-def]
+    """Read `length` bytes at `offset` of a file into `out`; from memory where `place` is not negative. True: all."""
+    if place < 0:
+        return _pread(types.intc(fd), out.ctypes, types.uintp(length), offset) == length
+    if length > len(memory) - place:
+        return False
+    for j in range(length):
+        out[j] = memory[place + j]
+    return True
+
+
+@kernel(types.void(_BYTES, _WHERE, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, _OUT, _COUNT, _COUNT))
+def ask(memory, where, sizes, kinds, heads, head_bytes, first, last, hashes, answers, requests, bytes_read):  # type: ignore[no-untyped-def]
     """Query n filters, each for the probes first[i] to last[i]; any of them makes it ADMITTED.
 
-    fd           descriptor of an open file
-    offsets      int64[n], of the headers; sizes int64[n], bytes of the bitsets
+    memory       uint8[..], bytes of these files that were read before
+    where        int64[3, n]: of each filter the descriptor of its file, the offset of its header in the file, and that
+                 in memory; -1: it is not there
+    sizes        int64[n], bytes of the bitsets
     kinds        int64[n]: row of heads, uint8[k, most], the header expected; head_bytes int64[k], its length
     hashes       uint64[p], of the probes
     answers      uint8[n]: DENIED, ADMITTED, OTHER_HEADER (not the one expected), CUT_OFF (the file is shorter),
@@ -39,14 +55,15 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answe
     # of its own block. Whatever else happens has a code of its own, and is no evidence to the caller. A short read is
     # never judged, for what lies behind it in the buffer may be another filter's.
     small = np.empty(64, np.uint8)  # no header is longer, a block has 32
-    for i in range(len(offsets)):
+    for i in range(len(sizes)):
+        fd, offset, place = where[0, i], where[1, i], where[2, i]
         head, size = head_bytes[kinds[i]], sizes[i]
         whole = size <= 32 * (last[i] - first[i])
         data = np.empty(head + size, np.uint8) if whole else small
         wanted = head + size if whole else head
         requests[i] = 1
         bytes_read[i] = wanted
-        if _pread(types.intc(fd), data.ctypes, types.uintp(wanted), offsets[i]) != wanted:
+        if not _take(fd, offset, wanted, memory, place, data):
             answers[i] = CUT_OFF
             continue
         answers[i] = DENIED
@@ -62,7 +79,8 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answe
             if not whole:
                 requests[i] += 1
                 bytes_read[i] += 32
-                if _pread(types.intc(fd), small.ctypes, types.uintp(32), offsets[i] + at) != 32:
+                block = place + at if place >= 0 else int64(-1)
+                if not _take(fd, offset + at, int64(32), memory, block, small):
                     answers[i] = CUT_OFF
                     break
                 at = int64(0)  # `small` holds the block alone

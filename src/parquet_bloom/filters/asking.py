@@ -28,10 +28,12 @@ from parquet_bloom.filters.locate import (
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format import final
 from parquet_bloom.format.derived import derived
+from parquet_bloom.format.joined import FAR, FILE_BITS, JoinedOutline
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.tails import Tails
 
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
 _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
@@ -150,7 +152,7 @@ def _ask_together(
 
 
 def _ask_in_turns(
-    source: OpenFile, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+    source: OpenFile | Tails, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
 ) -> Flags:
     """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
     if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
@@ -173,17 +175,72 @@ def _ask_by_kernel(
 ) -> Flags:
     from parquet_bloom.filters import ask_kernel
 
+    assert source.fd is not None
+    n = len(fast)
+    where = np.array([np.full(n, source.fd), offset, np.full(n, -1)])
+    replies, requests, read = _reply(_NO_BYTES, where, size, probes, fast, answers)
+    count_read(source, replies, int(requests.sum()), int(read.sum()))
+    other: Flags = replies == ask_kernel.OTHER_HEADER
+    return other
+
+
+_NO_BYTES = np.empty(0, np.uint8)
+
+
+def _reply(
+    memory: NDArray[np.uint8],
+    where: Integers,
+    size: Integers,
+    probes: Probes,
+    fast: NDArray[np.intp],
+    answers: Answers,
+) -> tuple[NDArray[np.uint8], Integers, Integers]:
+    """The compiled loop's replies, requests and bytes read, of each filter; memory and where as it has them."""
+    from parquet_bloom.filters import ask_kernel
+
     n = len(fast)
     kinds, heads, head_bytes = headers_of(size)
     first, last, hashes = _hashed(probes, fast)
     replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
-    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, replies, requests, read)
-    count_read(source, replies, int(requests.sum()), int(read.sum()))
+    ask_kernel.ask(memory, where, size, kinds, heads, head_bytes, first, last, hashes, replies, requests, read)
     answers.bytes_read[fast] += read
     answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
     answers.blank[fast] = replies == ask_kernel.BLANK
-    other: Flags = replies == ask_kernel.OTHER_HEADER
-    return other
+    return replies, requests, read
+
+
+def ask_joined(
+    tails: Tails, numbers: Integers, outline: JoinedOutline, column: int, row_groups: Integers, probes: Probes
+) -> tuple[Answers, Flags]:
+    """Query the filters of a column in several files at once, as `ask` does in one.
+
+    numbers  int64[files]: which of the open files each of the joined ones is
+    returns  also which row groups have filters about which nothing is said here, since they are not as most are: not
+             where they fit, with another header, without any bit, or cut off
+    Raises OSError.
+    """
+    ranges = filter_ranges_of(outline, column)
+    n = len(row_groups)
+    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
+    other = ~ranges.fits[row_groups]
+    fast = np.flatnonzero(~other)
+    address, size = ranges.offset[row_groups[fast]], ranges.num_bytes[row_groups[fast]]
+    file, offset = numbers[address >> FILE_BITS], address & FAR - 1
+    if len(fast) and "numba" in sys.modules:
+        from parquet_bloom.filters import ask_kernel
+
+        kept_at, base = tails.kept_from()[:, file]
+        places = np.where(offset >= kept_at, base + offset - kept_at, -1)
+        where = np.array([tails.descriptors()[file], offset, places])
+        replies, _, _ = _reply(tails.buffer, where, size, probes, fast, answers)
+        other[fast] = (replies == ask_kernel.OTHER_HEADER) | (replies == ask_kernel.CUT_OFF)
+    elif len(fast):
+        try:
+            address = (file << FILE_BITS) + offset
+            other[fast] = _ask_in_turns(tails, address, size, probes, fast, answers)
+        except DamagedFileError:  # one is shorter by now
+            other[:] = True
+    return answers, other | answers.blank
 
 
 def count_read(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
@@ -209,7 +266,7 @@ def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
 
 
 def _ask_by_ranges(
-    source: OpenFile, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+    source: OpenFile | Tails, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
 ) -> Flags:
     """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
     # Ranges 0 .. n-1 are those of the filters, one each; behind them comes one block for each probe of a filter that is
@@ -275,7 +332,7 @@ def _hash_all(probes: tuple[bytes, ...]) -> NDArray[np.uint64]:
     return np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
 
 
-def _gather(source: OpenFile, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
+def _gather(source: OpenFile | Tails, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
     """Read ranges, one behind the other: uint8[sum of lengths]."""
     ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)

@@ -117,7 +117,7 @@ def _structures(outline: Outline) -> _Structures:
     start, stop = extents(outline)
     filters = slots[Slot.FILTER_OFFSET]
     indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
-    starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
+    starts = np.sort(np.concatenate([outline.footers, start.reshape(-1), *indexes]))
     used = np.sort(filters[filters > 0])
     shared = used[1:][used[1:] == used[:-1]]
     order = np.argsort(start, axis=None, kind="stable")
@@ -134,7 +134,7 @@ def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
     # The length must be that of header and bitset for a power of two. A missing length, NONE, is none of them.
     totals, num_bytes = sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
-    fits = pointed_at & (offset >= len(MAGIC)) & (offset < outline.start) & (totals[at] == length)
+    fits = pointed_at & (offset >= len(MAGIC)) & (offset < outline.footer_of) & (totals[at] == length)
     # Everything around must agree as well; `contradiction` says the same of one filter, in words.
     if fits.any():
         file = _structures(outline)

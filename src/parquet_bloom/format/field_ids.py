@@ -9,7 +9,7 @@ Only the fields that such code names are here. A test compares them with the gen
 class FileMetaDataId:
     """Fields of FileMetaData."""
 
-    schema, row_groups, key_value_metadata = 2, 4, 5
+    schema, row_groups, key_value_metadata, created_by, column_orders = 2, 4, 5, 6, 7
 
 
 class RowGroupId:

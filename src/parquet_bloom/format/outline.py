@@ -11,9 +11,9 @@ other over every file there is. storage.open_file chooses between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,29 +23,11 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, S
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (
-    BINARY,
     DRAFT_FILTER,
-    DRAFT_FILTER_FIELD,
-    I32,
-    I64,
-    LIST,
-    STOP,
-    STRUCT,
     draft_structs,
-    field_header,
-    first_field,
-    list_header,
-    list_of_structs,
-)
-from parquet_bloom.format.field_ids import (
-    ColumnChunkId,
-    ColumnMetaDataId,
-    FileMetaDataId,
-    RowGroupId,
-    StatisticsId,
 )
 from parquet_bloom.format.footer import MAGIC, Footer
-from parquet_bloom.format.schema import Leaf, leaves_of
+from parquet_bloom.format.schema import Leaf
 
 NONE = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
@@ -75,7 +57,6 @@ class Slot(IntEnum):
 
 
 _BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
-_NEEDED = (Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.DATA_PAGE, Slot.TYPE)
 
 
 @dataclass
@@ -104,6 +85,32 @@ class Outline:
     def n_row_groups(self) -> int:
         """How many row groups the file has."""
         return len(self.rows)
+
+    @property
+    def schema_elements(self) -> list[SchemaElement]:
+        """The schema as it lies in the footer."""
+        elements: list[SchemaElement] = self.metadata.schema
+        return elements
+
+    def renamed(self, leaves: tuple[Leaf, ...]) -> Outline:
+        """The same with other names of its leaves, and nothing derived yet."""
+        return replace(self, leaves=leaves, memory={})
+
+    # An outline may be that of several files, format.joined.JoinedOutline. What may differ between them:
+
+    @property
+    def footers(self) -> Sequence[int] | NDArray[np.int64]:
+        """The start of the footer of each file."""
+        return (self.start,)
+
+    @property
+    def footer_of(self) -> NDArray[np.int64] | int:
+        """The start of the footer of each row group's file: a number, or int64[row groups]."""
+        return self.start
+
+    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
+        """Find the row groups of files in which some flag is True: one answer for all of them, or bool[row groups]."""
+        return bool(flags.any())
 
 
 # --- through the bindings -------------------------------------------------------------------------
@@ -162,104 +169,16 @@ def outline_of(footer: Footer) -> Outline:
     return Outline(bytes(blob), footer.start, footer.leaves, rest, rows, slots)
 
 
-# --- through the compiled walk --------------------------------------------------------------------
-
-_ROW_GROUP, _CHUNK, _META, _STATISTICS = range(4)  # kinds of struct in the walk's table
-_MOST_ID = (1 << 15) - 1  # a field id is an i16 in the compact protocol
-
-
-@lru_cache(1)
-def _actions() -> NDArray[np.int64]:
-    """The walk's table, from the field ids and types of parquet.thrift."""
-    from parquet_bloom.kernels import compact_walk as w
-
-    table = np.zeros((4, w.FIELDS, 3), np.int64)
-    table[_ROW_GROUP, RowGroupId.columns] = w.OUTER, _CHUNK, LIST
-    table[_ROW_GROUP, RowGroupId.num_rows] = w.STORE, 0, I64
-    # Pages in another file, or encrypted ones: the walk ends, and the bindings' reader raises the error.
-    for id in (ColumnChunkId.file_path, ColumnChunkId.crypto_metadata, ColumnChunkId.encrypted_column_metadata):
-        table[_CHUNK, id] = w.STOP_ALL, 0, 0
-    table[_CHUNK, ColumnChunkId.meta_data] = w.ENTER, _META, STRUCT
-    table[_CHUNK, ColumnChunkId.offset_index_offset] = w.STORE, Slot.OFFSET_INDEX, I64
-    table[_CHUNK, ColumnChunkId.column_index_offset] = w.STORE, Slot.COLUMN_INDEX, I64
-    for id, slot, wire in (
-        (ColumnMetaDataId.type, Slot.TYPE, I32),
-        (ColumnMetaDataId.num_values, Slot.NUM_VALUES, I64),
-        (ColumnMetaDataId.total_compressed_size, Slot.COMPRESSED_SIZE, I64),
-        (ColumnMetaDataId.data_page_offset, Slot.DATA_PAGE, I64),
-        (ColumnMetaDataId.dictionary_page_offset, Slot.DICTIONARY_PAGE, I64),
-        (ColumnMetaDataId.bloom_filter_offset, Slot.FILTER_OFFSET, I64),
-        (ColumnMetaDataId.bloom_filter_length, Slot.FILTER_LENGTH, I32),
-    ):
-        table[_META, id] = w.STORE, slot, wire
-    table[_META, ColumnMetaDataId.key_value_metadata] = w.SPAN_IF, Slot.KEY_VALUES, LIST
-    table[_META, ColumnMetaDataId.statistics] = w.ENTER, _STATISTICS, STRUCT
-    table[_STATISTICS, DRAFT_FILTER_FIELD] = w.SPAN_IF, Slot.DRAFT_FILTER, STRUCT
-    table[_STATISTICS, StatisticsId.null_count] = w.STORE, Slot.NULL_COUNT, I64
-    table[_STATISTICS, StatisticsId.nan_count] = w.STORE, Slot.NAN_COUNT, I64
-    for id, slot in (
-        (StatisticsId.max, Slot.OLD_MAX),
-        (StatisticsId.min, Slot.OLD_MIN),
-        (StatisticsId.max_value, Slot.MAX_VALUE),
-        (StatisticsId.min_value, Slot.MIN_VALUE),
-    ):
-        table[_STATISTICS, id] = w.SPAN, slot, BINARY
-    return table
-
-
-def walk_outline(data: bytes, start: int) -> Outline | None:
-    """Read footer bytes by the compiled walk; None where it meets anything it does not expect."""
-    from parquet_bloom.kernels import compact_walk
-
-    view = np.frombuffer(data, np.uint8)
-    at = last = 0
-    leaves: tuple[Leaf, ...] | None = None
-    schema: list[SchemaElement] | None = None
-    rows = slots = None
-    rest = b""
-    try:
-        while (header := field_header(data, at, last)) is not None:
-            # Top-level fields go by in their order. Only the schema and the row groups are taken up; `at` is always
-            # the end of the field before, and -1 where that was not what it had to be.
-            id, wire, value = header
-            if not last < id <= _MOST_ID:
-                return None
-            if id == FileMetaDataId.row_groups and leaves is not None:
-                n, kind, first = list_header(data, value)
-                # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
-                if wire != LIST or (n and (kind != STRUCT or not leaves)) or n * len(leaves) > len(data):
-                    return None
-                rows = np.full((1, n), NONE, np.int64)
-                slots = np.full((Slot.COUNT, n, len(leaves)), NONE, np.int64)
-                at = compact_walk.walk(view, first, n, _actions(), rows, slots)
-            else:
-                at = compact_walk.end_of(view, value, wire)
-            if at < 0:
-                return None
-            if id == FileMetaDataId.schema:
-                schema, leaves = _schema(data[value:at]) if wire == LIST else (None, None)
-            elif id == FileMetaDataId.row_groups:
-                rest = data[at:]
-            last = id
-        if leaves is None or rows is None or slots is None:
-            return None
-        # The fields behind row_groups, as a footer without fields 1 to 3 and with an empty list of row groups: the
-        # first header of `rest` counts its delta from that field.
-        no_row_groups = first_field(FileMetaDataId.row_groups, LIST) + list_of_structs(0)
-        metadata, _ = compact.decode(FileMetaData, no_row_groups + rest)
-    except FooterError:
-        return None
-    if metadata.encryption_algorithm is not None or (rows == NONE).any():
-        return None
-    if any((slots[slot] == NONE).any() for slot in _NEEDED):
-        return None
-    metadata.schema = schema
-    return Outline(data, start, leaves, metadata, rows[0], slots)
+# --- where pages lie --------------------------------------------------------------------------------
 
 
 def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Start and stop of every chunk's pages, as footer.chunk_extent has them: int64[row groups, columns]."""
-    slots = outline.slots
+    return extents_in(outline.slots)
+
+
+def extents_in(slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same of slots."""
     data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
     start = np.where((dictionary >= len(MAGIC)) & (dictionary < data), dictionary, data)
     size = slots[Slot.COMPRESSED_SIZE]
@@ -268,10 +187,3 @@ def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     stop = np.where((size >= 0) == (stop >= start), stop, np.where(size >= 0, _LAST, -_LAST))
     empty = (data < len(MAGIC)) & (slots[Slot.NUM_VALUES] == 0)
     return np.where(empty, data, start), np.where(empty, data, stop)
-
-
-@lru_cache(64)
-def _schema(schema: bytes) -> tuple[list[SchemaElement], tuple[Leaf, ...]]:
-    """A schema and its leaves, by the bytes of its list. All outlines of such a schema share them."""
-    metadata, _ = compact.decode(FileMetaData, first_field(FileMetaDataId.schema, LIST) + schema + STOP)
-    return metadata.schema or [], leaves_of(metadata.schema or [])

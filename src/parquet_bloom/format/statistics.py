@@ -175,12 +175,21 @@ def _stored_bounds(
         fields.append((Slot.MIN_VALUE, Slot.MAX_VALUE))
     if _trusts_old(leaf):
         fields.append((Slot.OLD_MIN, Slot.OLD_MAX))
+    found = None
+    filled: NDArray[np.bool_] | bool = False
     for min_field, max_field in fields:
         low, has_low = _decode(outline.data, slots, min_field, leaf, domain)
         high, has_high = _decode(outline.data, slots, max_field, leaf, domain)
-        if has_low.any() or has_high.any():
-            return low, has_low, high, has_high
-    return None
+        new = (low, has_low, high, has_high)
+        # Of several files that are joined some may have the one, some the other.
+        if filled is not False and found is not None:
+            new = tuple(np.where(filled, old, other) for old, other in zip(found, new, strict=True))  # type: ignore[assignment]
+        here = outline.in_some_of_file(has_low | has_high)
+        if here is True:
+            return new
+        if here is not False:
+            found, filled = new, here | filled
+    return found
 
 
 def _trusts_any(outline: Outline, leaf: Leaf) -> bool:

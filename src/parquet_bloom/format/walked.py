@@ -284,7 +284,9 @@ class WalkedFooter(Footer):
 
         n = self.n_row_groups
         rows, found = np.empty((0, n), np.int64), np.full((4, n, len(self.leaves)), NONE, np.int64)
-        compact_walk.walk(np.frombuffer(self.data, np.uint8), self._row_groups.first, n, _walk_actions(), rows, found)
+        lists = np.array([[0], [self._row_groups.first], [len(self.data)], [n]])
+        ends = np.empty(1, np.int64)
+        compact_walk.walk_each(np.frombuffer(self.data, np.uint8), lists, _walk_actions(), rows, found, ends)
         return found
 
     @property

@@ -26,6 +26,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT =
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _ACTIONS = types.Array(types.int64, 3, "C", readonly=True)
+_LISTS = types.Array(types.int64, 2, "C", readonly=True)
 _OUT1 = types.Array(types.int64, 2, "C")
 _OUT2 = types.Array(types.int64, 3, "C")
 
@@ -123,15 +124,106 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
 
 @kernel(types.int64(_BYTES, types.int64, types.int64))
 def end_of(data, at, wire):  # type: ignore[no-untyped-def]
-    """The end of a field's value that begins at `at`; -1 where the bytes are not one."""
+    """Find the end of a field's value that begins at `at`; -1 where the bytes are not one."""
     return _skip(data, at, int64(len(data)), wire, np.empty((_DEPTH, 2), np.int64))
 
 
-@kernel(types.int64(_BYTES, types.int64, types.int64, _ACTIONS, _OUT1, _OUT2))
-def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-def]
-    """Walk `n_outer` structs of kind 0 that begin at `at`; returns where they end, or -1.
+@njit(inline="never")
+def _is_pairs(data, at, stop, wire):  # type: ignore[no-untyped-def]
+    """Whether the value at `at`, which ends at `stop`, is a list of structs of a text, or of two, as fields 1 and 2."""
+    if wire != _LIST or at >= stop:
+        return False
+    head = int64(data[at])
+    at += 1
+    size = uint64(head >> 4)
+    if size == 15:
+        size, at = _varint(data, at, stop)
+        if at < 0:
+            return False
+    if size > uint64(stop - at) or (size > 0 and head & 15 != _STRUCT):
+        return False
+    for _ in range(int64(size)):
+        texts = 0
+        while True:
+            if at >= stop:
+                return False
+            byte = data[at]
+            at += 1
+            if byte == 0:
+                break
+            if texts == 2 or byte != 0x10 | _BINARY:  # the next id, and a text
+                return False
+            texts += 1
+            n, at = _varint(data, at, stop)
+            if at < 0 or n > uint64(stop - at):
+                return False
+            at += int64(n)
+        if texts == 0:
+            return False
+    return at == stop
 
-    data     uint8[n]
+
+@kernel(types.void(_BYTES, _LISTS, types.int64, types.int64, types.int64, _OUT2))
+def fields_of(data, structs, last, until, pairs, fields):  # type: ignore[no-untyped-def]
+    """Find the fields of several structs, or some of them.
+
+    data     uint8[..]
+    structs  int64[2, n]: of each struct where the header of its first field lies, or of that behind `last`, and where
+             its bytes end at the latest
+    last     the id of the field before these; 0 at the start of a struct
+    until    the id of a field behind which nothing is looked at, nor is its own value; 0: none
+    pairs    the id of a field that should be a list of pairs of texts, of which the second may be missing; 0: none
+    fields   int64[n, ids, 3]: the wire type of each field, and where its value starts and ends; 0 where there is none.
+             fields[i, 0] is -1 for a struct that is not sound; else 0, the largest id, and 1 where `pairs` is no such
+             list
+    """
+    stack = np.empty((_DEPTH, 2), np.int64)
+    for i in range(fields.shape[0]):
+        fields[i] = 0
+        at, stop, id = structs[0, i], structs[1, i], last
+        sound = False
+        while 0 <= at < stop:
+            byte = int64(data[at])
+            at += 1
+            if byte == 0:
+                sound = True
+                break
+            if byte >> 4:  # short form: the step from the last id, and the type
+                id += byte >> 4
+            else:  # long form: the id itself follows, zigzag
+                raw, at = _varint(data, at, stop)
+                before = id
+                id = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
+                if at < 0 or id <= before:
+                    break
+            if id > _MOST_ID:
+                break
+            is_known = id < fields.shape[1]
+            fields[i, 0, 1] = id
+            if is_known:
+                fields[i, id, 0], fields[i, id, 1] = byte & 15, at
+            if id == until:
+                sound = True
+                break
+            end = _skip(data, at, stop, byte & 15, stack)
+            if end < 0:
+                break
+            if id == pairs and not _is_pairs(data, at, end, byte & 15):
+                fields[i, 0, 2] = 1
+            if is_known:
+                fields[i, id, 2] = end
+            at = end
+        if not sound:
+            fields[i, 0, 0] = -1
+
+
+@kernel(types.void(_BYTES, _LISTS, _ACTIONS, _OUT1, _OUT2, types.int64[::1]))
+def walk_each(data, lists, actions, outer, inner, ends):  # type: ignore[no-untyped-def]
+    """Walk structs of kind 0 in several places; ends, int64[n], are where they end, or -1.
+
+    data     uint8[..]
+    lists    int64[4, n]: of each place what spans count from, where its first struct begins, where its bytes end, and
+             how many structs there are
     actions  int64[kinds, FIELDS, 3]: what to do, its argument (slot or kind), the wire type expected.
              ENTER goes into a struct; OUTER into the list of structs that make a row of `inner`, which
              must have inner.shape[2] elements; SPAN_IF takes the span of a whole value of the wire type
@@ -139,10 +231,19 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
     outer    int64[slots, n_outer]; STORE in kind 0 goes here
     inner    int64[slots, n_outer, n_inner]; STORE and the spans (offset, length: two slots) in other kinds
     """
+    first = int64(0)
+    for i in range(len(ends)):
+        base, at, stop, n = lists[0, i], lists[1, i], lists[2, i], lists[3, i]
+        ends[i] = _walk(data, base, at, stop, first, n, actions, outer, inner)
+        first += n
+
+
+@njit(inline="never")
+def _walk(data, base, at, stop, first, n_outer, actions, outer, inner):  # type: ignore[no-untyped-def]
+    """Walk the structs of one place; the first of them is element `first` of `outer` and `inner`."""
     # Three things hold at each turn of the loop. `at` is at most `stop`, and it is where a field's header or a
     # struct's end begins. (a, b) is the element of `outer` and `inner` that fields belong to now. Levels 0 .. depth of
     # the arrays below describe the structs that are open, the innermost last; there is no recursion.
-    stop = int64(len(data))
     n_inner = inner.shape[2]
     # Of each level: kind, last field, elements left, and whether these are rows of inner.
     kinds, last, left = np.zeros(_DEPTH, np.int64), np.zeros(_DEPTH, np.int64), np.zeros(_DEPTH, np.int64)
@@ -150,7 +251,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
     rows[0], left[0] = True, n_outer
     depth = 0
     stack = np.empty((_DEPTH, 2), np.int64)
-    a, b = int64(0), int64(0)
+    a, b = int64(first), int64(0)
     if n_outer == 0:
         return int64(at)
     while depth >= 0:
@@ -198,7 +299,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             at = _skip(data, at, stop, wire, stack)
             if at < 0:
                 return int64(-1)
-            inner[argument, a, b] = start
+            inner[argument, a, b] = start - base
             inner[argument + 1, a, b] = at - start
         elif action == STORE:
             raw, at = _varint(data, at, stop)
@@ -213,7 +314,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             size, at = _varint(data, at, stop)
             if at < 0 or size > uint64(stop - at):
                 return int64(-1)
-            inner[argument, a, b] = at
+            inner[argument, a, b] = at - base
             inner[argument + 1, a, b] = int64(size)
             at += int64(size)
         elif action == ENTER:  # a struct of its own: one element, which does not move b

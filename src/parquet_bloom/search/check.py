@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.filters.locate import filter_ranges_of
@@ -30,7 +31,9 @@ from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import FileResult, Search, as_predicate
+from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.search import Search, as_predicate
+from parquet_bloom.search.together import Stretch, part_of
 from parquet_bloom.source.names import typed_sources
 from parquet_bloom.source.results import Result, plain, table_of
 from parquet_bloom.source.source import source_of
@@ -109,15 +112,18 @@ class UnusedParts:
 
     def add(self, file: FileResult) -> None:
         """Take one file's parts over; of a file that its folder's name excludes there are none."""
-        if file.bound is None:
-            return
-        self._files += 1
-        if file.bound is not self._last[0]:  # files of one schema share it
-            opaque = [term for term in terms_of(file.bound) if isinstance(term, Opaque)]
-            self._last = file.bound, list({(str(term.part), term.reason): None for term in opaque})
+        if file.bound is not None:
+            self.add_files(file.bound, 1, file.file)
+
+    def add_files(self, bound: Bound, n: int, first_file: object) -> None:
+        """Take over the parts of n files to which the predicate is bound alike, of which this is the first."""
+        self._files += n
+        if bound is not self._last[0]:  # files of one schema share it
+            opaque = [term for term in terms_of(bound) if isinstance(term, Opaque)]
+            self._last = bound, list({(str(term.part), term.reason): None for term in opaque})
         for key in self._last[1]:
-            first, count = self._found.get(key, (str(file.file), 0))
-            self._found[key] = first, count + 1
+            first, count = self._found.get(key, (str(first_file), 0))
+            self._found[key] = first, count + n
 
     @property
     def parts(self) -> list[tuple[str, str]]:
@@ -149,18 +155,41 @@ def verdicts_of(searched: FileResult) -> Iterable[RowGroupVerdict]:
     assert outline is not None
     assert bound is not None
     n = outline.n_row_groups
-    stages = [STAGES[i] for i in decision.stage.tolist()]
-    skipped = [stage is not None for stage in stages]
+    return _verdicts(repeat(str(searched.file)), range(n), decision, bound, outline.rows, sizes_of(outline))
+
+
+def _verdicts_together(files: Stretch) -> Iterable[RowGroupVerdict]:
+    """A verdict for every row group of several files."""
+    decided, part = files.decided, files.row_groups
+    outline = decided.joined
+    file_of = outline.file_of[part]
+    paths = [file.path for file in decided.files]
+    numbers = (np.arange(part.start, part.stop) - outline.firsts[file_of]).tolist()
+    decision = part_of(decided.decision, part)
+    named = map(paths.__getitem__, file_of.tolist())
+    return _verdicts(named, numbers, decision, decided.bound, outline.rows[part], sizes_of(outline)[part])
+
+
+def _verdicts(
+    paths: Iterable[str],
+    numbers: Iterable[int],
+    decision: Decision,
+    bound: Bound,
+    rows: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> Iterable[RowGroupVerdict]:
+    stages = list(map(STAGES.__getitem__, decision.stage.tolist()))
+    skipped = (decision.stage != 0).tolist()
     columns = zip(
-        repeat(str(searched.file)),
-        range(n),
+        paths,
+        numbers,
         map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
         skipped,
         stages,
         decision.bytes_read.tolist(),
         _reasons(decision, bound, stages),
-        outline.rows.tolist(),
-        sizes_of(outline).tolist(),
+        rows.tolist(),
+        sizes.tolist(),
         strict=False,
     )
     return map(partial(tuple.__new__, RowGroupVerdict), columns)
@@ -178,7 +207,7 @@ def _reasons(decision: Decision, bound: Bound, stages: list[str | None]) -> list
     skips.update(_REASONS)
     if "literal" in stages:
         skips["literal"] = _literal_reason(bound)
-    reasons = [skips[stage] for stage in stages]
+    reasons = list(map(skips.__getitem__, stages))
     kept = np.flatnonzero(decision.stage == 0).tolist()
     if kept:
         opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)
@@ -207,6 +236,8 @@ def _literal_reason(bound: Bound) -> str:
 
 def log_search(predicate: Predicate, files: Sequence[FileResult]) -> None:
     """Log the skipped row groups, and the parts of the predicate that could not skip any."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
     groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
     kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
     size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)
@@ -347,7 +378,14 @@ def check(
     silent: dict[str, None] = {}
     meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
-        for one in search:
+        for one in search.parts():
+            if isinstance(one, Stretch):
+                for _ in range(len(one)):
+                    meter.finish()
+                verdicts.extend(_verdicts_together(one))
+                _count_filters(one.decided.decision, one.decided.joined, one.decided.bound, columns, silent, one)
+                unused.add_files(one.decided.bound, len(one), one.decided.files[one.start].path)
+                continue
             meter.finish()
             if isinstance(one, tuple):
                 file, error = one
@@ -359,7 +397,10 @@ def check(
                 verdicts.excluded.append(excluded)
                 continue
             verdicts.extend(verdicts_of(one))
-            _count_filters(one, columns, silent)
+            assert one.decision is not None
+            assert one.outline is not None
+            assert one.bound is not None
+            _count_filters(one.decision, one.outline, one.bound, columns, silent)
             unused.add(one)
     verdicts.unused, verdicts.notes = unused.parts, found.notes
     verdicts.columns = list(columns.values())
@@ -369,16 +410,23 @@ def check(
     return verdicts
 
 
-def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters], silent: dict[str, None]) -> None:
-    """Count the filters on the columns of equalities, in the remaining row groups of one file.
+def _count_filters(
+    decision: Decision,
+    outline: Outline,
+    bound: Bound,
+    columns: dict[str, ColumnFilters],
+    silent: dict[str, None],
+    some: Stretch | None = None,
+) -> None:
+    """Count the filters on the columns of equalities, in the remaining row groups of one file, or of several.
 
     silent  gets the columns with filters there that are compared in ways that no filter answers
+    some    of the files that the outline is of; None: it is of one file
     """
-    decision, outline, bound = searched.decision, searched.outline, searched.bound
-    assert decision is not None
-    assert outline is not None
-    assert bound is not None
     left = decision.open & (decision.outcomes != TRUE)
+    if some is not None:
+        part = some.row_groups
+        left[: part.start] = left[part.stop :] = False
     for leaf in dict.fromkeys(_compared_otherwise(bound)):
         known = leaf.name in silent or not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf
         if not known and (left & filter_ranges_of(outline, leaf.index).exists).any():
@@ -388,11 +436,15 @@ def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters], sile
             continue
         counts = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
         n = int(left.sum())
-        have = int((left & filter_ranges_of(outline, leaf.index).exists).sum()) if n else 0
+        if not n:
+            continue
+        without = left & ~filter_ranges_of(outline, leaf.index).exists
         counts.row_groups += n
-        counts.with_filter += have
-        counts.files += n > 0
-        counts.files_without += have < n
+        counts.with_filter += n - int(without.sum())
+        counts.files += 1 if some is None else len(np.unique(some.decided.joined.file_of[left]))
+        counts.files_without += (
+            int(without.any()) if some is None else len(np.unique(some.decided.joined.file_of[without]))
+        )
 
 
 def _equated(bound: Bound) -> Iterator[Leaf]:

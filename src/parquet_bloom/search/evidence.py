@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.filters.asking import Answers, Probes, ask
+from parquet_bloom.filters.asking import Answers, Probes
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.format.literals import day_number, read_date
 from parquet_bloom.format.outline import Outline
@@ -42,7 +42,6 @@ from parquet_bloom.predicates.outcomes import (
     term_masks,
 )
 from parquet_bloom.search.options import Options
-from parquet_bloom.storage.open_file import OpenFile
 
 # --- values of folders' names ---------------------------------------------------------------------
 #
@@ -190,8 +189,14 @@ def partition_outcome(question: Question) -> int:
     return int(combine(question.bound, masks, 1)[0])
 
 
-def decide(source: OpenFile, outline: Outline, question: Question) -> Decision:
-    """Decide about every row group of a file. Raises FileError where its bytes cannot be read."""
+Filters = Callable[[int, Groups, Probes], Answers]  # filters.asking.ask of some file: column, row groups, probes
+
+
+def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
+    """Decide about every row group of a file, or of several that are joined, whose filters answer.
+
+    Raises FileError where their bytes cannot be read.
+    """
     n = outline.n_row_groups
     terms = terms_of(question.bound)
     # `stage` says what made TRUE impossible first, cheapest evidence first: it is written once, where it is still 0.
@@ -206,8 +211,9 @@ def decide(source: OpenFile, outline: Outline, question: Question) -> Decision:
     outcomes = question.combine(masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
-    if question.options.use_filters and (stage == 0).any():
-        _ask_filters(source, outline, question, statistics, masks, decision)
+    undecided = outline.in_some_of_file(stage == 0) if question.options.use_filters else False
+    if undecided is not False:
+        _ask_filters(filters, outline, question, statistics, masks, decision, undecided)
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
 
@@ -230,12 +236,13 @@ def _partition_statistics(key: Leaf, n: int, pairs: Pairs) -> ColumnStatistics:
 
 
 def _ask_filters(
-    source: OpenFile,
+    filters: Filters,
     outline: Outline,
     question: Question,
     statistics: Sequence[ColumnStatistics],
     masks: list[Masks],
     decision: Decision,
+    undecided: NDArray[np.bool_] | bool,
 ) -> None:
     # `masks` are the outcomes as they are known, `best` as if every filter not asked yet denied its term. A filter is
     # read only where `best` decides the row group and `masks` do not: where even that answer changes nothing, reading
@@ -257,11 +264,11 @@ def _ask_filters(
         decides = ((decision.outcomes & TRUE) != 0) & ((outcomes_at_best & TRUE) == 0)
         if question.options.decide_true:  # a denial can also prove that all rows match, under NOT
             decides |= (decision.outcomes != TRUE) & (outcomes_at_best == TRUE)
-        candidates = np.flatnonzero(decides & may_deny_term)
+        candidates = np.flatnonzero(decides & may_deny_term & undecided)
         groups, probes = _probes(terms[i], statistics[i], candidates, question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]
-            answers = ask(source, leaf.index, groups, probes)
+            answers = filters(leaf.index, groups, probes)
             _note(answers, leaf, groups, decision)
             hit = groups[answers.denied]
             masks[i] = masks[i].copy()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.format.outline import Outline, Slot
-from parquet_bloom.search.search import FileResult
+from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.unchanged import PYARROW_ERRORS, opened_same, version_of
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.remote import in_order

@@ -32,7 +32,8 @@ from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.bind import misfit_error
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.search.evidence import Pairs, partition_value
-from parquet_bloom.search.search import FileResult, Search, leaf_of
+from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.search import Search, leaf_of
 from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]

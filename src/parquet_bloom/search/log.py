@@ -11,7 +11,7 @@ Files without a log have a NoLog, which excludes nothing: a search sees the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -372,13 +372,13 @@ class TableLog:
         """As Log has it."""
         # Most files of a table have one of few schemas: leaves are named once for each. The memory of the outline is by
         # its own leaves, so a renamed outline begins with none.
-        schema, own = outline.metadata.schema, cast(TableFile, file).fields
+        schema, own = outline.schema_elements, cast(TableFile, file).fields
         for known, of, leaves in self._named:
             if of == own and (known is schema or known == schema):
-                return replace(outline, leaves=leaves, memory={})
+                return outline.renamed(leaves)
         leaves = self._names.named_leaves(outline.leaves, schema, file)
         self._named = [(schema, own, leaves), *self._named[: _SCHEMAS - 1]]
-        return replace(outline, leaves=leaves, memory={})
+        return outline.renamed(leaves)
 
     def absent(self, leaf: Leaf, n: int, file: DataFile) -> ColumnStatistics:
         """As Log has it."""

@@ -37,7 +37,8 @@ from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
-from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.results import FileResult, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.search.source_rows import FileRows, SourceRows, TableRows
 from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.source.source import source_of

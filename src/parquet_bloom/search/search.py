@@ -9,19 +9,23 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
-from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
+from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
+from parquet_bloom.search.log import BY_FOLDER, Log, log_of
 from parquet_bloom.search.options import Options
+from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.together import Stretch, Together
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
@@ -33,44 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
 _KEPT_BYTES = 128 << 20  # of files that stay open until their rows are read
-
-
-@dataclass(slots=True)
-class FileResult:
-    """One file and what is known of its row groups; or, without a decision, why it was not opened.
-
-    visited        what Search.visit gave
-    of_one_version  what is read of it later is of that same version: all of the file came with one answer of its
-                    storage and is still there, or each request names the version
-    """
-
-    file: DataFile
-    size: int = 0
-    outline: Outline | None = None
-    decision: Decision | None = None
-    bound: Bound | None = None
-    requests: int = 0
-    bytes_read: int = 0
-    version_token: object = None
-    excluded: Exclusion | None = None
-    visited: Any = None
-    of_one_version: bool = False
-
-
-def open_groups(file: FileResult) -> list[int]:
-    """The row groups of a file in which a row can match."""
-    return [] if file.decision is None else file.decision.open_groups
-
-
-def sure_groups(file: FileResult) -> list[int]:
-    """The row groups of a file in which every row matches."""
-    return [] if file.decision is None else [int(i) for i in (file.decision.outcomes == TRUE).nonzero()[0]]
-
-
-def undecided_groups(file: FileResult) -> list[int]:
-    """The row groups of a file in which some rows can match and others not."""
-    sure = set(sure_groups(file))
-    return [group for group in open_groups(file) if group not in sure]
 
 
 def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence[Leaf]) -> tuple[Leaf | None, Leaf]:
@@ -152,14 +118,35 @@ class Search:
 
         Of a table by its schema, before any file is opened.
         """
+        for part in self.parts():
+            if isinstance(part, Stretch):
+                yield from part.results()
+            else:
+                yield part
+
+    def parts(self) -> Iterator[FileResult | Stretch | tuple[DataFile, ParquetBloomError]]:
+        """The same, but files that were decided together are one Stretch."""
         # Without a table's schema the first file that can be read gives it. So files are searched one by one until
-        # there is one, and local files always. The first file of another storage begins those that are searched side by
-        # side.
+        # there is one, and then local files some dozens at a time. The first file of another storage begins those that
+        # are searched side by side.
         self.ask_log()
+        together: Together | None = None
         here = 0
         while here < len(self.files) and (self.files[here].is_local or self._first is None):
-            yield self._try(self.files[here])
-            here += 1
+            if self._first is None:
+                yield self._try(self.files[here])
+                here += 1
+                continue
+            together = together or Together(self)
+            several = list(takewhile(_is_local, self.files[here : here + together.most]))
+            last = None
+            for one, found in zip(several, together.results(several), strict=True):
+                if found is None:
+                    yield self._try(one)
+                elif found is not last:
+                    yield found
+                last = found
+            here += len(several)
         others = self.files[here:]
         results = in_order(self._try, (one for one in others if self.log.exclusion(one) is None))
         for one in others:  # those that the log excludes take no place among the ones that are opened
@@ -187,13 +174,8 @@ class Search:
             return data_file, error
 
     def _search(self, data_file: DataFile) -> FileResult:
-        # Cheapest first: the folder's name and the log open no file.
-        if self.options.skip_files and data_file.partitions and self._first is not None:
-            outcome = partition_outcome(self._question(self._first.leaves, data_file))
-            if not outcome & TRUE:
-                return FileResult(data_file, excluded=BY_FOLDER)
-        if (excluded := self.log.exclusion(data_file)) is not None:
-            return FileResult(data_file, excluded=excluded)
+        if (excluded := self.excluded(data_file)) is not None:
+            return excluded
         cache = self.options.cache
         source = OpenFile(data_file if cache is None or data_file.is_local else cache.opened(data_file))
         try:
@@ -208,6 +190,16 @@ class Search:
             source.close()
         return searched
 
+    def excluded(self, data_file: DataFile) -> FileResult | None:
+        """The result for a file that its folder's name or the log excludes unopened, or None. Raises RequestError."""
+        # Cheapest first: the folder's name and the log open no file.
+        if self.options.skip_files and data_file.partitions and self._first is not None:
+            outcome = partition_outcome(self.question(self._first.leaves, data_file))
+            if not outcome & TRUE:
+                return FileResult(data_file, excluded=BY_FOLDER)
+        excluded = self.log.exclusion(data_file)
+        return FileResult(data_file, excluded=excluded) if excluded is not None else None
+
     def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
         cache = self.options.cache
         outline = cache.outline(source) if cache is not None else source.outline()
@@ -215,8 +207,8 @@ class Search:
             logger.warning(note)
         outline = self.log.outline(outline, data_file)
         self._note(outline, data_file)
-        question = self._question(outline.leaves, data_file)
-        decision = decide(source, outline, question)
+        question = self.question(outline.leaves, data_file)
+        decision = decide(partial(ask, source), outline, question)
         searched = FileResult(
             data_file,
             source.size,
@@ -252,7 +244,8 @@ class Search:
             return self.log.leaves
         return () if self._first is None else self._first.leaves
 
-    def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
+    def question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
+        """The predicate over the columns of a file. Raises RequestError for what does not fit them."""
         bound, literal = self._bind(leaves, data_file)
         absent = partial(self.log.absent, file=data_file)
         # The log may exclude a file, and take TRUE away. It takes no FALSE or NULL away from one that is open: that all
@@ -310,6 +303,10 @@ class Search:
         count = 1 if self.log.has_log else len(self.files)
         of_many = f" (the first of {count:,} files)" if count > 1 else ""
         return type(error)(f"{data_file}{of_many}: " + error.message)
+
+
+def _is_local(data_file: DataFile) -> bool:
+    return data_file.is_local
 
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:

@@ -37,7 +37,7 @@ from parquet_bloom.search.layouts import (
     select_columns,
     with_partitions,
 )
-from parquet_bloom.search.search import FileResult
+from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.unchanged import PYARROW_ERRORS, for_arrow, read_error
 from parquet_bloom.source.columns import schema_of
 from parquet_bloom.source.snapshot import Snapshot

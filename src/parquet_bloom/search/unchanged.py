@@ -31,7 +31,8 @@ from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.search.layouts import with_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
-from parquet_bloom.search.search import FileResult, Search, open_groups
+from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile

@@ -28,7 +28,8 @@ from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.check import ExcludedFile, sizes_of, verdicts_of
 from parquet_bloom.search.log import log_of
 from parquet_bloom.search.options import Nan, Options
-from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups
+from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.failures import explained

@@ -31,7 +31,8 @@ from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.predicates.tree import Predicate, leaves_of
 from parquet_bloom.search.check import ExcludedFile, excluded_file
 from parquet_bloom.search.options import DatasetSchema, Options
-from parquet_bloom.search.search import FileResult, Search
+from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.search import Search
 from parquet_bloom.source import columns
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files, source_of

@@ -30,7 +30,8 @@ from parquet_bloom.errors import (
     StorageError,
 )
 from parquet_bloom.format.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
-from parquet_bloom.format.outline import Outline, outline_of, walk_outline
+from parquet_bloom.format.outline import Outline, outline_of
+from parquet_bloom.format.outline_walk import walk_outline
 from parquet_bloom.format.walked import WalkedFooter
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
@@ -53,13 +54,18 @@ class _ReadByBindings:
     row_groups = 0
 
 
+def walks() -> bool:
+    """Whether this process reads footers by the compiled walk."""
+    return "numba" in sys.modules or _ReadByBindings.row_groups > _WALK_AFTER
+
+
 def decode_outline(data: bytes, start: int) -> Outline:
     """Read footer bytes. Raises FooterError and EncryptedFooterError, as format.footer.decode_footer does.
 
     data   FileMetaData as it lies in the file, without length and magic
     start  of the footer, bytes from the start of the file
     """
-    if "numba" in sys.modules or _ReadByBindings.row_groups > _WALK_AFTER:
+    if walks():
         outline = walk_outline(data, start)
         if outline is not None:
             return outline
@@ -141,7 +147,7 @@ class ReadAhead:
 # --- an open file ---------------------------------------------------------------------------------
 
 _WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
-_TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
+TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
 # Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
 _LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
 _REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
@@ -419,7 +425,7 @@ class OpenFile:
         """The footer's bytes and where they lie."""
         if self._footer_data is None:
             try:
-                tail = self.read(max(0, self.size - _TAIL_GUESS), min(self.size, _TAIL_GUESS))
+                tail = self.read(max(0, self.size - TAIL_GUESS), min(self.size, TAIL_GUESS))
                 length = footer_length(tail, self.size)
             except EncryptedFooterError:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,7 @@ from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, Storag
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.display import Brief, without_secret
 from parquet_bloom.storage.remote import Location, storage_error, submit
-from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names
+from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths
 from parquet_bloom.storage.stores import RemoteStore, Stores, open_remote, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 
@@ -162,8 +163,10 @@ class _Search:
                     raise
                 self._failed.append(FailedFile(error.path, error))
         by_path: dict[str, DataFile] = {}
-        for file in _apart(trees):
-            by_path.setdefault(store_of(file).real(file.path), file)
+        files = list(_apart(trees))
+        real = real_paths() if len(files) > 1 else str  # one file is the same as no other
+        for file in files:
+            by_path.setdefault(real(file.path) if file.is_local else store_of(file).real(file.path), file)
         if self._alone and not by_path:
             raise self._failed[0].error
         if self._tables is not None:
@@ -181,7 +184,7 @@ class _Search:
     def _file(self, store: Store, path: str, root: str | None = None, opened: Any = None) -> DataFile:
         """A file named itself (no root), or found below a root."""
         at = store.location(path)
-        below = path if root is None else os.path.relpath(path, root)
+        below = path if root is None else _below(path, root)
         relative = below.rsplit("/", 1)[-1] if root is None else below
         partitions = () if root is None and self._alone else partitions_of(below)
         return DataFile(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
@@ -290,6 +293,19 @@ def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:
         yield from (replace(f, relative=f"{label}/{f.relative}") for f in files) if label else files
 
 
+def _below(path: str, root: str) -> str:
+    """A path as seen from a folder above it."""
+    start = root if root.endswith("/") else root + "/"
+    rest = path.removeprefix(start)
+    # Most paths were made of that folder and of names in it. Others need a look at what their parts mean.
+    if rest != path and "//" not in rest and not rest.startswith("/") and not _DOTS.search(rest):
+        return rest
+    return os.path.relpath(path, root)
+
+
+_DOTS = re.compile(r"(^|/)\.{0,2}(/|$)")
+
+
 def _root(path: str, files: Sequence[DataFile]) -> str:
     """The absolute folder that a path names, or the one above a pattern; "" for a pattern of this folder."""
     root = files[0].path.removesuffix(files[0].relative) if files else path
@@ -298,6 +314,8 @@ def _root(path: str, files: Sequence[DataFile]) -> str:
 
 def partitions_of(path: str) -> Partitions:
     """The key=value folders of a path below a data set's root."""
+    if "=" not in path:
+        return ()
     split = [folder.partition("=") for folder in path.split("/")[:-1]]
     return tuple(
         (unquote(key), None if value == HIVE_NULL else unquote(value)) for key, sign, value in split if key and sign

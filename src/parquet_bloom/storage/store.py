@@ -134,7 +134,8 @@ class Store(ABC):
 
 def is_data(relative: str) -> bool:
     """Whether a file of a folder is Parquet by its name, and it and its folders are not hidden."""
-    return relative.lower().endswith(SUFFIXES) and not any(p.startswith((".", "_")) for p in relative.split("/"))
+    hidden = relative.startswith((".", "_")) or "/." in relative or "/_" in relative
+    return not hidden and relative.lower().endswith(SUFFIXES)
 
 
 # --- this machine ---------------------------------------------------------------------------------
@@ -242,17 +243,29 @@ class LocalStore(Store):
                     continue
 
 
+def real_paths() -> Callable[[str], str]:
+    """As LocalStore.real, for many paths: where a folder's links lead is found out once."""
+    folders: dict[str, str] = {}
+
+    def real(path: str) -> str:
+        folder, name = os.path.split(path)
+        if name in ("", ".", "..") or os.path.islink(path):
+            return os.path.realpath(path)
+        known = folders.get(folder)
+        if known is None:
+            known = folders[folder] = os.path.realpath(folder)
+        return os.path.join(known, name)
+
+    return real
+
+
 class _LocalFile:
     pinned = True
     stays = one_version = False
 
     def __init__(self, at: Location) -> None:
-        # A pipe would make us wait for its other end.
-        self.fd: int | None = os.open(at.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        self._opened = os.fstat(self.fd)
-        if not stat.S_ISREG(self._opened.st_mode):
-            self.close()
-            raise StorageError(at, "is not a regular file")
+        self.fd: int | None
+        self.fd, self._opened = open_regular(at)
         self.size = self._opened.st_size
 
     def read(self, offset: int, length: int) -> bytes:
@@ -292,6 +305,20 @@ class _LocalFile:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
+
+
+def open_regular(at: os.PathLike[str] | str) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading: its descriptor and stat. Raises StorageError for another kind, OSError."""
+    # A pipe would make us wait for its other end.
+    fd = os.open(at, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise StorageError(at, "is not a regular file")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, found
 
 
 def journal_path(path: str) -> str:

@@ -139,6 +139,11 @@ def footer_note(path: object, metadata: Any, leaves: Iterable[Leaf]) -> tuple[st
     return kind, f"{path} was written for {article} {kind} table ({why}) that is not in sight: it may hold dead rows"
 
 
+def may_be_noted(pairs: bytes) -> bool:
+    """Whether `footer_note` may say something because of a footer's key-values; pairs: their bytes."""
+    return b"iceberg.schema" in pairs or b"org.apache.hudi." in pairs or b"hoodie_" in pairs
+
+
 # --- table folders --------------------------------------------------------------------------------
 
 logger = logging.getLogger("parquet_bloom")
@@ -205,6 +210,7 @@ class Tables:
         self._kinds: dict[_Key, str | Exception | None] = {}  # of a folder itself
         self._near: dict[_Key, tuple[str, str] | Exception | None] = {}  # at or above a folder
         self._real: dict[str, str] = {}  # where a local folder's name leads
+        self._inside: dict[str, list[str]] = {}  # the Iceberg tables in a local folder
 
     # --- looks ------------------------------------------------------------------------------------
 
@@ -339,16 +345,28 @@ class Tables:
             beside, last = os.path.dirname(beside), beside
             if beside == last:
                 return
-            with suppress(OSError), os.scandir(beside) as entries:
-                folders = (e.path for e in islice(entries, _LISTED) if e.path != last and e.is_dir())
-                # Most neighbours are no tables: one stat says so in a sixth of the time that a listing takes.
-                some = (path for path in islice(folders, _BESIDE) if os.path.isdir(f"{path}/metadata"))
-                for table in islice((one for one in map(Location, some) if table_in(one, ["metadata"])), _READ):
-                    location = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(table) or "")
+            with suppress(OSError):
+                tables = [path for path in self._tables_in(beside) if path != last]
+                for path in tables[:_READ]:
+                    location = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(Location(path)) or "")
                     names = (location[1], unquote(location[1])) if location is not None else ()
                     if any(_nested(os.path.realpath(name), here) for name in names):
-                        self.add(Table("Iceberg", table.path, str(at), "data"))
+                        self.add(Table("Iceberg", path, str(at), "data"))
                         return
+
+    def _tables_in(self, folder: str) -> list[str]:
+        """The folders in a local folder that are Iceberg tables, by path, each folder searched once. Raises OSError."""
+        if folder not in self._inside:
+            inside = []
+            with os.scandir(folder) as entries:
+                for entry in islice(entries, _LISTED):
+                    if entry.is_dir():
+                        inside.append(entry.path)
+                        if len(inside) > _BESIDE:
+                            break
+            logs = [path for path in inside if os.access(os.path.join(path, "metadata"), os.F_OK)]
+            self._inside[folder] = [path for path in logs if table_in(Location(path), ["metadata"])]
+        return self._inside[folder]
 
     # --- what follows -----------------------------------------------------------------------------
 

@@ -39,8 +39,8 @@ from parquet_bloom.search.evidence import INDEX, partition_value
 from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
+from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.scan import Scan
-from parquet_bloom.search.search import FileResult, open_groups
 from parquet_bloom.search.source_rows import FileRows
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of

@@ -15,12 +15,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
+from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.arrow_types import is_list
 from parquet_bloom.format.literals import Instant
 from parquet_bloom.format.schema import FLBA, INT32, INT64, INT96, Leaf
@@ -41,7 +43,8 @@ from parquet_bloom.predicates.tree import leaves_of as parts_of
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.log import log_of
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.search import FileResult, Search, open_groups, warn_of_damage
+from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.search import Search, warn_of_damage
 from parquet_bloom.search.source_rows import TableRows
 from parquet_bloom.search.unchanged import ChangeGuard
 from parquet_bloom.source.columns import leaves_of, schema_of
@@ -329,7 +332,9 @@ class FileReader:
         if of_file in (TRUE, FALSE):
             return list(range(outline.n_row_groups)) if of_file == TRUE else []
         bound = bind(of_file, Schema(outline.leaves, strict=False))
-        decision = decide(source, outline, Question(bound, _LARGEST, literal=literal_outcome(bound, _LARGEST.nan)))
+        decision = decide(
+            partial(ask, source), outline, Question(bound, _LARGEST, literal=literal_outcome(bound, _LARGEST.nan))
+        )
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
         return decision.open_groups

@@ -1,0 +1,51 @@
+"""The result of a search in one file: which row groups can match, and what was read to find that out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.predicates.bind import Bound
+from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.search.evidence import Decision
+from parquet_bloom.search.log import Exclusion
+from parquet_bloom.storage.paths import DataFile
+
+
+@dataclass(slots=True)
+class FileResult:
+    """One file and what is known of its row groups; or, without a decision, why it was not opened.
+
+    visited         what Search.visit gave
+    of_one_version  what is read of it later is of that same version: all of the file came with one answer of its
+                    storage and is still there, or each request names the version
+    """
+
+    file: DataFile
+    size: int = 0
+    outline: Outline | None = None
+    decision: Decision | None = None
+    bound: Bound | None = None
+    requests: int = 0
+    bytes_read: int = 0
+    version_token: object = None
+    excluded: Exclusion | None = None
+    visited: Any = None
+    of_one_version: bool = False
+
+
+def open_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which a row can match."""
+    return [] if file.decision is None else file.decision.open_groups
+
+
+def sure_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which every row matches."""
+    return [] if file.decision is None else [int(i) for i in (file.decision.outcomes == TRUE).nonzero()[0]]
+
+
+def undecided_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which some rows can match and others not."""
+    sure = set(sure_groups(file))
+    return [group for group in open_groups(file) if group not in sure]

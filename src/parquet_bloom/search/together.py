@@ -1,0 +1,314 @@
+"""Decides about local files some dozens at a time, with one pass of numpy over the row groups of all of them.
+
+    open, tails, footers       each file
+    groups                     files of one schema, writer, partition and outcome by the log
+    decide                     each group: search.evidence, over a format.joined.JoinedOutline
+    results                    each file: its part of the arrays
+
+A pass over arrays of a few elements takes as long as one over a thousand: most of the time that a small file takes.
+Files that are not as most are get no result here, and are searched alone, by Search, which says what they are:
+what cannot be opened or read, offsets that leave their file, footers that speak of tables, filters that contradict
+themselves or are of another form. Nothing was noted or remembered of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.filters.asking import Answers, Probes, ask_joined
+from parquet_bloom.format.joined import FAR, JoinedOutline, join
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outline_walk import LateOutline, walk_outlines
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
+from parquet_bloom.predicates.outcomes import ANY
+from parquet_bloom.search.evidence import Decision, Groups, Question, decide
+from parquet_bloom.search.log import Log
+from parquet_bloom.search.options import Options
+from parquet_bloom.search.results import FileResult
+from parquet_bloom.source.source import ResolvedSource
+from parquet_bloom.storage.open_file import walks
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.table_folders import footer_note, may_be_noted
+from parquet_bloom.storage.tails import SUPPORTED, TailFile, Tails, most_open
+from parquet_bloom.storage.version_token import Kept
+
+FEWEST = 4  # files that are worth it
+_MOST_CHUNKS = 1 << 13  # column chunks of a file that is joined; a larger one gains nothing
+
+
+class Searching(Protocol):
+    """The parts of search.search.Search that serve several files."""
+
+    found: ResolvedSource
+    log: Log
+    options: Options
+    visit: Callable[[Any, FileResult], Any] | None
+
+    def excluded(self, data_file: DataFile) -> FileResult | None:
+        """As Search has it."""
+
+    def question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
+        """As Search has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Files that were decided together.
+
+    outlines  of each file
+    joined    of all of them; the decision has its row groups
+    """
+
+    files: Sequence[TailFile]
+    outlines: Sequence[Outline]
+    joined: JoinedOutline
+    decision: Decision
+    bound: Bound
+
+    def result(self, number: int) -> FileResult:
+        """The result of one of the files."""
+        file = self.files[number]
+        first, stop = self.joined.firsts[number : number + 2].tolist()
+        return FileResult(
+            file.data_file,
+            file.size,
+            self.outlines[number],
+            part_of(self.decision, slice(first, stop)),
+            self.bound,
+            file.requests,
+            file.bytes_read,
+            file.version_token,
+        )
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Some of the files that were decided together, one behind the other also in their source: start up to stop."""
+
+    decided: Decided
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def results(self) -> Iterator[FileResult]:
+        """The result of each file."""
+        return map(self.decided.result, range(self.start, self.stop))
+
+    @property
+    def row_groups(self) -> slice:
+        """The row groups of these files among the joined ones."""
+        firsts = self.decided.joined.firsts
+        return slice(int(firsts[self.start]), int(firsts[self.stop]))
+
+
+_Opened = tuple[int, TailFile]  # its place among the files of the call
+
+
+@dataclass(slots=True)
+class _Group:
+    """Files that are decided together.
+
+    leaves, writer  are the same of all of them
+    places          of each among the files of the call
+    """
+
+    leaves: tuple[Leaf, ...]
+    writer: Any
+    places: list[int] = field(default_factory=list)
+    files: list[TailFile] = field(default_factory=list)
+    outlines: list[Outline] = field(default_factory=list)
+
+
+class Together:
+    """Searches of one Search over several local files at a time.
+
+    most  so many at a time
+    """
+
+    def __init__(self, search: Searching) -> None:
+        self._search = search
+        self._tails: Tails | None = None
+        self.most = most_open()
+        self._noted: dict[Any, tuple[bool, Any]] = {}
+
+    def results(self, files: Sequence[DataFile]) -> list[FileResult | Stretch | None]:
+        """The results of at most `most` files; None for one that has to be searched alone.
+
+        A Stretch is of one file or of several, and has the place of each of these.
+        """
+        if not SUPPORTED or len(files) < FEWEST or self._search.visit is not None:
+            return [None] * len(files)
+        found: dict[int, FileResult] = {}
+        places: dict[int, tuple[Decided, int]] = {}
+        tails = self._tails = self._tails or Tails(self.most)
+        try:
+            for group in self._groups(self._open(tails, files, found)):
+                with suppress(ParquetBloomError, OSError):
+                    self._decide(tails, group, places)
+        finally:
+            tails.close()
+        results: list[FileResult | Stretch | None] = [found.get(at) for at in range(len(files))]
+        last: Stretch | None = None
+        for at in sorted(places):
+            decided, number = places[at]
+            if last is None or results[at - 1] is not last or last.decided is not decided or last.stop != number:
+                last = Stretch(decided, number, number)
+            last.stop += 1
+            results[at] = last
+        return results
+
+    def _open(self, tails: Tails, files: Sequence[DataFile], results: dict[int, FileResult]) -> list[_Opened]:
+        """Open files; those that are excluded unopened get their results."""
+        opened = []
+        for at, file in enumerate(files):
+            try:
+                excluded = self._search.excluded(file)
+            except ParquetBloomError:
+                continue
+            if excluded is not None:
+                results[at] = excluded
+            elif file.is_local and not file.opened and file.stored and (one := tails.open(file)) is not None:
+                opened.append((at, one))
+        return opened
+
+    def _groups(self, opened: Sequence[_Opened]) -> Iterable[_Group]:
+        """Sort files by what they have in common."""
+        groups: dict[Any, list[_Group]] = {}
+        for one, outline in zip(opened, self._outlines(opened), strict=True):
+            if outline is not None:
+                with suppress(ParquetBloomError, OSError):
+                    self._sort(*one, outline, groups)
+        return chain.from_iterable(groups.values())
+
+    def _outlines(self, opened: Sequence[_Opened]) -> list[Outline | None]:
+        """The outlines of files: of each by itself, or where the walk is compiled, of all at once."""
+        cache = self._search.options.cache
+        found: list[Outline | None] = [None] * len(opened)
+        if cache is None and walks():
+            footers = []
+            for i, (_, file) in enumerate(opened):
+                with suppress(ParquetBloomError, OSError):
+                    footers.append((i, file.footer()))
+            for (i, _), outline in zip(footers, walk_outlines([one for _, one in footers]), strict=True):
+                found[i] = outline if outline is not None and outline.writer is not None else None
+        for i, (_, file) in enumerate(opened):
+            if found[i] is None:
+                with suppress(ParquetBloomError, OSError):
+                    found[i] = file.outline() if cache is None else cache.outline(file)  # type: ignore[arg-type]
+        return found
+
+    def _sort(self, at: int, opened: TailFile, own: Outline, groups: dict[Any, list[_Group]]) -> None:
+        search, file = self._search, opened.data_file
+        if len(own.rows) * len(own.leaves) > _MOST_CHUNKS or opened.size >= FAR or self._is_noted(opened, own):
+            return
+        outline, common = own, (file.partitions, ANY)
+        if search.log.has_log:
+            outline, common = search.log.outline(own, file), (file.partitions, search.log.outcome(file))
+            if search.log.contradiction(outline, file) is not None:
+                return
+        key: Any
+        writer: Any
+        if isinstance(own, LateOutline):
+            key, writer = (id(outline.leaves), own.writer, *common), None
+        else:
+            key, writer = common, (own.metadata.created_by, own.metadata.column_orders)
+        for group in groups.setdefault(key, []):
+            if (group.leaves is outline.leaves or group.leaves == outline.leaves) and group.writer == writer:
+                break
+        else:
+            group = _Group(outline.leaves, writer)
+            groups[key].append(group)
+        group.places.append(at)
+        group.files.append(opened)
+        group.outlines.append(outline)
+
+    def _is_noted(self, opened: TailFile, own: Outline) -> bool:
+        """Whether a file's footer speaks of a table, of which Search takes note."""
+        if self._search.found.tables is None:
+            return False
+        if not isinstance(own, LateOutline):
+            return footer_note(opened.path, own.metadata, own.leaves) is not None
+        if may_be_noted(own.pairs):
+            return True
+        key = id(own.leaves), own.writer  # the leaves are kept with it: no others can get their id
+        if key not in self._noted:
+            self._noted[key] = footer_note(opened.path, own.metadata, own.leaves) is not None, own.leaves
+        return self._noted[key][0]
+
+    def _decide(self, tails: Tails, group: _Group, places: dict[int, tuple[Decided, int]]) -> None:
+        search = self._search
+        # A RequestError here: Search raises it at the first of these files.
+        question = search.question(group.leaves, group.files[0].data_file)
+        if search.log.has_log and _lacks_leaves(question.bound, group.leaves):
+            return  # what stands there instead may be another value in each file
+        outline, numbers = join(group.outlines)
+        if outline is None:
+            return
+        files = [group.files[i] for i in numbers]
+        filters = _JoinedFilters(files, outline, tails)
+        decision = decide(filters, outline, question)
+        decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)
+        alone = set(outline.file_of[filters.doubtful].tolist())
+        for number, (i, file) in enumerate(zip(numbers, files, strict=True)):
+            if number not in alone and self._is_pinned(file):
+                places[group.places[i]] = decided, number
+
+    def _is_pinned(self, opened: TailFile) -> bool:
+        """Whether it is the file that its source has seen before, if it holds its files to that."""
+        pins = opened.data_file.pins
+        if pins is None:
+            return True
+        token = opened.version_token
+        before: Any = pins.get(opened.path)
+        if before is None:
+            facts: Kept | None
+            try:
+                facts = token.facts(opened.fd)
+            except OSError:
+                facts = None
+            before = pins.setdefault(opened.path, (token, facts))
+        return bool(before[0] == token)
+
+
+class _JoinedFilters:
+    """The filters of a group's files, as search.evidence.decide asks them.
+
+    doubtful  bool[row groups]: the answer of such a filter is for its file alone to find
+    """
+
+    def __init__(self, files: Sequence[TailFile], outline: JoinedOutline, tails: Tails) -> None:
+        self._numbers = np.array([file.number for file in files], np.int64)
+        self._outline, self._tails = outline, tails
+        self.doubtful: NDArray[np.bool_] = np.zeros(outline.n_row_groups, bool)
+
+    def __call__(self, column: int, row_groups: Groups, probes: Probes) -> Answers:
+        """As filters.asking.ask has it."""
+        answers, doubtful = ask_joined(self._tails, self._numbers, self._outline, column, row_groups, probes)
+        self.doubtful[row_groups[doubtful]] = True
+        return answers
+
+
+def _lacks_leaves(bound: Bound, leaves: Sequence[Leaf]) -> bool:
+    """Whether a part of a predicate speaks of a column that a file does not have."""
+    own = {leaf.index: leaf for leaf in leaves}
+    return any(
+        term.leaf.index >= 0 and own.get(term.leaf.index) != term.leaf
+        for term in terms_of(bound)
+        if not isinstance(term, Opaque)
+    )
+
+
+def part_of(decision: Decision, part: slice) -> Decision:
+    """The decision on some row groups, of one without damage or notes."""
+    return Decision(decision.outcomes[part], decision.stage[part], decision.bytes_read[part], decision.asked[part])

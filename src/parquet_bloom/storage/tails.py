@@ -1,0 +1,166 @@
+"""Local files that are open together, some dozens at a time, with the last bytes of each in one buffer.
+
+    buffer   [tail of file 0][tail of file 1]...      a file of TAIL_BYTES or less is there as a whole
+
+For verdicts on many files, search.together: it expects sound files. Whatever else a file is, nothing is found out here
+about why: `open` and `outline` give None, and the caller opens that file alone, as an OpenFile, which says what it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+from parquet_bloom.errors import FooterError, ParquetBloomError
+from parquet_bloom.format.footer import TAIL_BYTES, footer_length
+from parquet_bloom.format.joined import FAR, FILE_BITS
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.storage.open_file import TAIL_GUESS, Range, decode_outline
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.store import open_regular
+from parquet_bloom.storage.version_token import LocalToken
+
+SUPPORTED = hasattr(os, "preadv")
+# Filters and footers of small files lie in so many bytes. What is read for nothing costs more than one more read.
+_FIRST_GUESS = 16 << 10
+
+
+def most_open() -> int:
+    """How many files may be open together: not many of the descriptors that this process may have."""
+    if resource is None:
+        return _MOST
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(1, min(_MOST, soft // 8))
+
+
+_MOST = 128
+
+
+class TailFile:
+    """An open local file. Like an OpenFile it has what FooterCache needs.
+
+    found    its stat when it was opened; size, its bytes by that
+    number   among the files that are open together
+    kept_at  where its bytes in the buffer begin, bytes from the start of the file; its size: there are none
+    """
+
+    is_remote = False
+
+    def __init__(self, tails: Tails, data_file: DataFile, fd: int, found: os.stat_result, number: int) -> None:
+        self._tails, self.data_file, self.fd, self.found, self.number = tails, data_file, fd, found, number
+        self.path = str(data_file)
+        self.size = self.kept_at = found.st_size
+        self.requests = self.bytes_read = 0
+        self._outline: Outline | None = None
+        self._footer: tuple[bytes, int] | None = None
+
+    @property
+    def version_token(self) -> LocalToken:
+        """As OpenFile has it."""
+        return LocalToken.of(self.found)
+
+    @property
+    def is_cut(self) -> bool:
+        """As OpenFile has it."""
+        return os.fstat(self.fd).st_size > self.size
+
+    def outline(self) -> Outline:
+        """Read the footer. Raises ParquetBloomError, OSError: what is wrong, OpenFile says."""
+        if self._outline is None:
+            self._outline = decode_outline(*self.footer())
+        return self._outline
+
+    def adopt(self, outline: Outline) -> None:
+        """As OpenFile has it."""
+        self._outline = outline
+
+    def footer(self) -> tuple[bytes, int]:
+        """Read the footer's bytes, once, and where they start. Raises as `outline`."""
+        if self._footer is None:
+            self._footer = self._read_footer()
+        return self._footer
+
+    def _read_footer(self) -> tuple[bytes, int]:
+        tail = self._tails.fill(self)
+        length = footer_length(bytes(tail[-TAIL_BYTES:]), self.size)
+        start = self.size - TAIL_BYTES - length
+        if length <= len(tail) - TAIL_BYTES:
+            return bytes(tail[len(tail) - TAIL_BYTES - length : len(tail) - TAIL_BYTES]), start
+        self._tails.guess = min(TAIL_GUESS, max(self._tails.guess, 2 * length))
+        self.requests += 1
+        self.bytes_read += length
+        data = os.pread(self.fd, length, start)
+        if len(data) != length:
+            raise FooterError("the file is shorter by now")
+        return data, start
+
+
+class Tails:
+    """Files that are open together. One buffer serves one set of files after the other.
+
+    most   so many may be open
+    guess  bytes that are read of the end of the next file; more once a footer was longer
+    """
+
+    def __init__(self, most: int) -> None:
+        self.guess = _FIRST_GUESS
+        self.buffer = np.empty(most * TAIL_GUESS, np.uint8)
+        self._view = memoryview(self.buffer)  # type: ignore[arg-type]
+        self.files: list[TailFile] = []
+
+    def open(self, data_file: DataFile) -> TailFile | None:
+        """Open a file; None for what is no sound local file."""
+        try:
+            fd, found = open_regular(data_file.path)
+        except (OSError, ValueError, ParquetBloomError):
+            return None
+        self.files.append(TailFile(self, data_file, fd, found, len(self.files)))
+        return self.files[-1]
+
+    def close(self) -> None:
+        """Close all files."""
+        files, self.files = self.files, []
+        for file in files:
+            with suppress(OSError):
+                os.close(file.fd)
+
+    def fill(self, file: TailFile) -> memoryview:
+        """Read a file's last bytes into the buffer. Raises FooterError where it is shorter by now, OSError."""
+        length = min(file.size, self.guess)
+        tail = self._view[file.number * TAIL_GUESS : file.number * TAIL_GUESS + length]
+        file.requests += 1
+        file.bytes_read += length
+        if os.preadv(file.fd, [tail], file.size - length) != length:
+            raise FooterError("the file is shorter by now")
+        file.kept_at = file.size - length
+        return tail
+
+    # --- by addresses of joined files, see format.joined --------------------------------------------
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Read ranges of the joined file; fewer bytes where a file ends. Raises OSError."""
+        return [self._read(self.files[address >> FILE_BITS], address & FAR - 1, n) for address, n in ranges]
+
+    def _read(self, file: TailFile, offset: int, length: int) -> bytes:
+        if offset < file.kept_at:
+            return os.pread(file.fd, length, offset)
+        at = file.number * TAIL_GUESS + offset - file.kept_at
+        return bytes(self._view[at : at + min(length, file.size - offset)])
+
+    def descriptors(self) -> NDArray[np.int64]:
+        """Of each file: int64[files]."""
+        return np.array([file.fd for file in self.files], np.int64)
+
+    def kept_from(self) -> NDArray[np.int64]:
+        """The place of the bytes in the buffer: in each file, and in the buffer: int64[2, files]."""
+        kept = [file.kept_at for file in self.files]
+        return np.array([kept, range(0, TAIL_GUESS * len(kept), TAIL_GUESS)], np.int64)

@@ -1,0 +1,359 @@
+"""Several local files at a time have the results of each one alone, or are left to be searched alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.corpus import corpus_file, corpus_files
+from support.searched import checked, facts, same
+
+import parquet_bloom
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.search import together
+from parquet_bloom.search.search import Search
+from parquet_bloom.storage.paths import DataFile
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether numba's loops are used."""
+    if request.param == "numba":
+        import numba  # noqa: F401
+    else:
+        from types import SimpleNamespace
+
+        from parquet_bloom.filters import asking
+        from parquet_bloom.storage import open_file
+
+        without = SimpleNamespace(modules={})
+        monkeypatch.setattr(asking, "sys", without)
+        monkeypatch.setattr(open_file, "sys", without)
+        monkeypatch.setattr(open_file._ReadByBindings, "row_groups", -(10**9))
+        monkeypatch.setattr(together, "sys", without, raising=False)
+    return str(request.param)
+
+
+class Alone:
+    """Counts the files that are searched alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files: list[str] = []
+        search = Search._search
+
+        def counted(self_: Search, data_file: DataFile) -> Any:
+            self.files.append(str(data_file))
+            return search(self_, data_file)
+
+        monkeypatch.setattr(Search, "_search", counted)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
+    return Alone(monkeypatch)
+
+
+def write(path: Path, seed: int, groups: int = 3, rows: int = 40, names: str = "ab") -> Path:
+    rng = np.random.default_rng(seed)
+    columns: dict[str, Any] = {"id": rng.integers(-(2**62), 2**62, groups * rows)}
+    for name in names:
+        columns[name] = [f"{name}{value}" for value in rng.integers(0, 10**6, groups * rows)]
+    table = pa.table(columns)
+    plain = path.with_suffix(".plain")
+    pq.write_table(table, plain, row_group_size=rows, use_dictionary=False)
+    parquet_bloom.add_filters(plain, path, columns=list(columns), sync=False)
+    plain.unlink()
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty files: most of one schema, some of another, or of another number of row groups."""
+    folder = tmp_path_factory.mktemp("together")
+    for i in range(20):
+        write(folder / f"{i:02}.parquet", i, groups=1 + i % 4, names="abc" if i % 5 == 3 else "ab")
+    return folder
+
+
+def keys(path: Path, column: str = "id") -> list[Any]:
+    return pq.read_table(path, columns=[column])[column].to_pylist()
+
+
+PREDICATES: list[Callable[[Path], str]] = [
+    lambda f: "id = 5",
+    lambda f: f"id = {keys(f / '07.parquet')[11]}",
+    lambda f: f"id IN (5, 6, {keys(f / '12.parquet')[3]})",
+    lambda f: "id IN (" + ", ".join(map(str, keys(f / "03.parquet"))) + ")",
+    lambda f: f"a = '{keys(f / '05.parquet', 'a')[0]}' OR b = '{keys(f / '13.parquet', 'b')[1]}'",
+    lambda f: "a = 'no' AND id > 0",
+    lambda f: "NOT (id = 5) OR a IS NULL",
+    lambda f: "id BETWEEN 10 AND 300",
+    lambda f: "c = 'x'",
+    lambda f: "id = 5 AND c IS NULL",
+    lambda f: "id = NULL",
+    lambda f: "nothing = 5",
+    lambda f: "id = 'x'",
+]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("number", range(len(PREDICATES)))
+def test_results_are_those_of_each_file_alone(folder: Path, number: int, loops: str) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    for options in ({}, {"use_filters": False}, {"decide_true": True}, {"nan": "largest"}):
+        same(paths, PREDICATES[number](folder), **options)
+        same(paths[3:], PREDICATES[number](folder), **options)  # the first file has another schema
+
+
+def test_sound_files_are_not_searched_alone(folder: Path, loops: str, alone: Alone) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    found, _ = facts([DataFile(str(path)) for path in paths], "id = 5", True)
+    assert len(found) == 20
+    assert alone.files == [str(paths[0])], "it gives the schema"
+
+
+def test_files_of_others(loops: str, tmp_path: Path) -> None:
+    """Every file of fixtures and corpus, among others of its kind and of other kinds."""
+    paths = [corpus_file(name) for name in corpus_files()]
+    rng = random.Random(5)
+    asked = 0
+    for path in paths:
+        try:
+            leaves = _leaves(path)
+        except ParquetBloomError:
+            leaves = []
+        others = rng.sample(paths, 3)
+        for name, value in rng.sample(leaves, min(len(leaves), 2)):
+            asked += 1
+            same([path, path, others[0], path, *others[1:], path], f'"{name}" = {value}')
+    assert asked > 50
+
+
+def _leaves(path: Path) -> list[tuple[str, str]]:
+    from parquet_bloom.storage.open_file import OpenFile
+
+    with OpenFile(path) as source:
+        found = []
+        for leaf in source.outline().leaves:
+            if len(leaf.path) == 1 and '"' not in leaf.name:
+                found.append((leaf.path[0], "'x'" if leaf.logical == "STRING" else "5"))
+        return found
+
+
+def test_row_groups_without_rows(tmp_path: Path, loops: str) -> None:
+    """Some files are decided by bounds and by that alone, others by filters."""
+    paths = []
+    for i in range(8):
+        table = pa.table({"id": np.arange(40) * 1000 + i})
+        with pq.ParquetWriter(tmp_path / f"{i}.plain", table.schema, use_dictionary=False) as writer:
+            writer.write_table(table.slice(0, 0))
+            writer.write_table(table if i % 3 else table.slice(0, 20))
+        paths.append(tmp_path / f"{i}.parquet")
+        parquet_bloom.add_filters(tmp_path / f"{i}.plain", paths[-1], columns=["id"], sync=False)
+    for predicate in ("id = 30500", "NOT (id = 30500)", "id = 30500 OR id = 100500", "id > 25000 AND id IN (25500, 1)"):
+        for decide_true in (False, True):
+            same(paths, predicate, decide_true=decide_true)
+
+
+# --- what happens to files meanwhile ----------------------------------------------------------------
+
+
+def some(folder: Path, tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copy(path, tmp_path)) for path in sorted(folder.glob("*.parquet"))[:9]]
+
+
+@pytest.mark.parametrize(
+    "what", ["gone", "fifo", "folder", "empty", "cut", "text", "link", "no right", "magic", "length"]
+)
+def test_what_is_no_sound_file_is_said_as_alone(
+    folder: Path, tmp_path: Path, what: str, loops: str, alone: Alone
+) -> None:
+    paths = some(folder, tmp_path)
+    path = paths[4]
+    data = path.read_bytes()
+    path.unlink()
+    match what:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "empty":
+            path.touch()
+        case "cut":
+            path.write_bytes(data[:-100])
+        case "text":
+            path.write_bytes(b"no Parquet file at all\n" * 50)
+        case "link":
+            path.symlink_to(tmp_path / "nothing")
+        case "no right":
+            path.symlink_to("/proc/1/mem")
+        case "magic":
+            path.write_bytes(data[:-4] + b"PARE")
+        case "length":
+            path.write_bytes(data[:-8] + b"\xff\xff\xff\x7fPAR1")
+    before = os.listdir("/proc/self/fd")
+    same(paths, "id = 5")
+    assert len(os.listdir("/proc/self/fd")) == len(before), "no descriptor stays open"
+    alone.files.clear()
+    found, _ = facts([DataFile(str(one)) for one in paths], "id = 5", True)
+    assert alone.files == [str(paths[0]), str(path)]
+    assert found[4][1] is not None
+
+
+def test_one_changes_while_it_is_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that ends sooner than when it was opened is searched alone, which says what it is."""
+    from parquet_bloom.storage.tails import Tails
+
+    paths = some(folder, tmp_path)
+    fill = Tails.fill
+
+    def cut(self: Tails, file: Any) -> memoryview:
+        if file.path == str(paths[3]):
+            os.truncate(file.path, 50)
+        return fill(self, file)
+
+    monkeypatch.setattr(Tails, "fill", cut)
+    found, _ = facts([DataFile(str(path)) for path in paths], "id = 5", True)
+    assert [len(one) == 3 for one in found] == [at == 3 for at in range(9)]
+    assert str(paths[3]) in found[3][2]
+
+
+def test_filters_outside_of_the_buffer(
+    folder: Path, tmp_path: Path, loops: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of larger files the filters lie before the bytes that were read with the footer."""
+    from parquet_bloom.storage import tails
+
+    monkeypatch.setattr(tails, "TAIL_GUESS", 600)
+    paths = sorted(folder.glob("*.parquet"))
+    for number in (1, 3, 4, 6):
+        same(paths, PREDICATES[number](folder))
+
+
+@pytest.mark.parametrize("at", [0, 1, 20, -1])
+def test_damaged_filters(folder: Path, tmp_path: Path, at: int, loops: str) -> None:
+    """A wrong header, a filter without any bit: the same warnings, in the same order."""
+    from parquet_bloom.filters.locate import filter_ranges_of
+    from parquet_bloom.storage.open_file import OpenFile
+
+    paths = some(folder, tmp_path)
+    for path in paths[2:7:2]:
+        with OpenFile(path) as source:
+            ranges = filter_ranges_of(source.outline(), 0)
+            offset, length = int(ranges.offset[0]), int(ranges.num_bytes[0])
+        data = bytearray(path.read_bytes())
+        if at < 0:
+            data[offset + 10 : offset + 20 + length] = bytes(length + 10)
+        data[offset + at % 20] ^= 0x55
+        path.write_bytes(data)
+    same(paths, "id = 5")
+    same(paths, f"id IN (5, {keys(paths[4])[0]}) OR a = 'x'")
+    for path in paths[2:7:2]:  # no bit is set
+        data = bytearray(path.read_bytes())
+        data[offset + 16 : offset + 16 + length] = bytes(length)
+        path.write_bytes(data)
+    same(paths, "id = 5")
+
+
+def test_a_source_that_holds_files_to_what_they_were(folder: Path, tmp_path: Path, alone: Alone) -> None:
+    paths = some(folder, tmp_path)
+    source = parquet_bloom.Source([str(path) for path in paths])
+    assert source.check("id = 5").failed == []
+    again = source.check("id = 6")
+    assert again.failed == []
+    assert len(again) == len(parquet_bloom.check(paths, "id = 6"))
+    os.utime(paths[5], (5, 5))
+    assert [one.path for one in source.check("id = 5").failed] == [str(paths[5])]
+    assert "refresh" in source.check("id = 5").failed[0].reason
+    source.refresh()
+    assert source.check("id = 5").failed == []
+
+
+def test_footers_that_are_kept(folder: Path, loops: str) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    cache = parquet_bloom.FooterCache()
+    for number in (0, 1, 4):
+        predicate = PREDICATES[number](folder)
+        plain = checked(paths, predicate, False)
+        assert checked(paths, predicate, True, cache=cache) == plain
+        assert checked(paths, predicate, True, cache=cache) == plain
+        assert checked(paths, predicate, False, cache=cache) == plain
+    assert len(cache) == len(paths)
+
+
+def test_partitions(tmp_path: Path, loops: str, alone: Alone) -> None:
+    for day in range(3):
+        (tmp_path / f"day={day}").mkdir()
+        for i in range(4):
+            write(tmp_path / f"day={day}" / f"{i}.parquet", 10 * day + i)
+    for predicate in ("day = 1", "day = 1 AND id = 5", "day > 0 OR id = 5", "id = 5"):
+        several, one_by_one = ([*map(str, _scan(tmp_path, predicate, way))] for way in (True, False))
+        assert several == one_by_one
+        assert checked([tmp_path], predicate, True) == checked([tmp_path], predicate, False)
+
+
+def _scan(folder: Path, predicate: str, several: bool) -> list[Any]:
+    fewest = together.FEWEST
+    together.FEWEST = 2 if several else 1 << 30
+    try:
+        return [parquet_bloom.count(folder, predicate), *parquet_bloom.prune(folder, predicate)]
+    finally:
+        together.FEWEST = fewest
+
+
+def test_a_delta_table(tmp_path: Path, loops: str) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    for i in range(8):
+        table = pa.table({"id": np.random.default_rng(i).integers(0, 10**9, 60), "day": [i % 2] * 60})
+        deltalake.write_deltalake(tmp_path, table, mode="append", partition_by=["day"])
+    parquet_bloom.add_filters(f"delta:{tmp_path}", columns=["id"])
+    for predicate in ("id = 5", "day = 1 AND id = 77", "id IN (5, 6) OR day IS NULL"):
+        found = []
+        for fewest in (2, 1 << 30):
+            kept, together.FEWEST = together.FEWEST, fewest
+            try:
+                found.append(parquet_bloom.check(f"delta:{tmp_path}", predicate).to_dict())
+            finally:
+                together.FEWEST = kept
+        assert found[0] == found[1]
+
+
+def test_threads_and_forks(folder: Path) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    cache = parquet_bloom.FooterCache()
+    expected = checked(paths, "id = 5", False)
+
+    def ask(i: int) -> Any:
+        return parquet_bloom.check(paths, "id = 5", **({"cache": cache} if i % 2 else {})).to_dict()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(found == expected for found in pool.map(ask, range(24)))
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if ask(0) == expected == ask(1) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_few_descriptors_are_enough(folder: Path) -> None:
+    paths = sorted(folder.glob("*.parquet"))
+    expected = checked(paths, "id = 5", False)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 6, limits[1]))
+    try:
+        found = checked(paths, "id = 5", True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found == expected

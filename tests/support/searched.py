@@ -1,0 +1,98 @@
+"""What a search says of several local files together, and of each alone: the two have to be equal."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import parquet_bloom
+from parquet_bloom.errors import RequestError
+from parquet_bloom.format.outline import NONE, Outline, Slot
+from parquet_bloom.search import together
+from parquet_bloom.search.options import Options
+from parquet_bloom.search.search import Search
+from parquet_bloom.source.source import resolved_files
+from parquet_bloom.storage.paths import DataFile
+
+_SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE, Slot.KEY_VALUES, Slot.DRAFT_FILTER)
+
+
+def fact(one: Any) -> Any:
+    """Everything that a search says of a file, as values."""
+    if isinstance(one, tuple):
+        file, error = one
+        return str(file), type(error), str(error)
+    decision, outline = one.decision, one.outline
+    if decision is None:
+        return str(one.file), one.excluded
+    return (
+        str(one.file),
+        one.size,
+        decision.outcomes.tolist(),
+        decision.stage.tolist(),
+        decision.bytes_read.tolist(),
+        decision.asked.tolist(),
+        decision.damaged,
+        decision.notes,
+        repr(one.bound),
+        one.version_token,
+        outline.start,
+        outline.leaves,
+        repr(outline.metadata),
+        outline.rows.tolist(),
+        *_numbers_and_bytes(outline),
+    )
+
+
+def _numbers_and_bytes(outline: Outline) -> Iterator[Any]:
+    """The slots of an outline, and the bytes of its spans, whichever reader of footers it comes from."""
+    slot = 0
+    while slot < Slot.COUNT:
+        if slot not in _SPANS:
+            yield outline.slots[slot].tolist()
+            slot += 1
+            continue
+        places = zip(outline.slots[slot].ravel().tolist(), outline.slots[slot + 1].ravel().tolist(), strict=True)
+        yield [None if at == NONE else bytes(outline.data[at : at + length]) for at, length in places]
+        slot += 2
+
+
+def facts(files: Sequence[DataFile], predicate: Any, several: bool, **options: Any) -> tuple[Any, list[str]]:
+    """What a search says of files, or the error that it ends with; and its warnings."""
+    fewest = together.FEWEST
+    together.FEWEST = 2 if several else 1 << 30
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            said: list[Any] = []
+            try:
+                for one in Search(resolved_files(files), predicate, Options(**options)):
+                    said.append(fact(one))
+            except RequestError as error:
+                said.append((type(error), str(error)))
+            return said, [str(one.message) for one in found]
+    finally:
+        together.FEWEST = fewest
+
+
+def same(paths: Sequence[Path], predicate: Any, **options: Any) -> None:
+    files = [DataFile(str(path)) for path in paths]
+    several, one_by_one = (facts(files, predicate, way, **options) for way in (True, False))
+    assert several == one_by_one
+    few = {key: value for key, value in options.items() if key in ("use_filters", "nan")}
+    assert checked(paths, predicate, True, **few) == checked(paths, predicate, False, **few)
+
+
+def checked(paths: Sequence[Path], predicate: Any, several: bool, **options: Any) -> Any:
+    fewest = together.FEWEST
+    together.FEWEST = 2 if several else 1 << 30
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return parquet_bloom.check(list(paths), predicate, **options).to_dict()
+    except RequestError as error:
+        return str(error)
+    finally:
+        together.FEWEST = fewest
