@@ -78,7 +78,7 @@ def leave_with(status: Callable[[], int]) -> None:
 
 
 def leave_after_signal() -> None:
-    """End the process, if a signal asked for that, without waiting for threads.
+    """End the process, if a signal ended its work, without waiting for threads.
 
     sys.exit joins those of pools before it calls what is registered with atexit, and one may wait for a store that
     does not answer. Whoever must not leave a file half written has waited by now.

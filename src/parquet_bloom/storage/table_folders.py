@@ -224,7 +224,7 @@ class Tables:
         return None if near is None else Table(*near, str(at), "in")
 
     def ask_above(self, at: Location) -> None:
-        """Ask for tables above a name before they are looked for, as while its file is opened: one round less."""
+        """Ask for tables above a name early, while its file is opened: one round less."""
         self._ask(step for folder in store_of(at).folders(at) for step in store_of(folder).chain(folder))
 
     def check_paths(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
