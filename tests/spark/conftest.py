@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from parquet_bloom.spark.sessions import session
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Started as the commands start theirs; its workers also import modules of tests, by name."""
     need_spark()
+    tests = str(Path(__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])  # for Java, where it starts
     settings = {
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),  # Java may have an older environment
+        "spark.executorEnv.PYTHONPATH": tests,  # where Java runs since an older session, as of tests/engines
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
