@@ -123,7 +123,7 @@ class StoreToken:
 
     @classmethod
     def of_headers(cls, size: int, etag: str | None, modified: str | datetime | None) -> StoreToken:
-        """Of what S3 answers to a request; pyarrow and obstore spell times in two ways, which are one here."""
+        """Of the headers of an answer of S3; pyarrow and obstore write times in two forms, which become one here."""
         seconds = _seconds(modified)
         told = modified if seconds is None else seconds
         return cls(size, _strong(etag), None, seconds, (etag, None if told is None else str(told)))
