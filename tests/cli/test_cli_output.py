@@ -291,7 +291,7 @@ def test_an_error_that_nobody_expected_is_two_and_one_line(tmp_path: Path) -> No
         done = broken(*arguments)
         assert done.returncode == 2
         assert "Traceback (most recent call last)" in done.stderr
-        assert done.stderr.splitlines()[-1].startswith("parquet-bloom: an error that nobody expected")
+        assert done.stderr.splitlines()[-1].startswith("parquet-bloom: an unexpected error")
 
 
 def test_only_an_answer_is_one(large: Path, run) -> None:

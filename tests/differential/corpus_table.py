@@ -6,7 +6,7 @@ writes docs/reliability/corpus.md.
 
 Each file has a process of its own, in which its commands run one after the other. `ok` and `no` are exit status 0 and
 1; `refused` is 2, with one line that says why. Whatever else happens is told as it is: a traceback, an error that
-nobody expected, a signal, more than 60 seconds or 2 GB.
+unexpected, a signal, more than 60 seconds or 2 GB.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _WORK = textwrap.dedent("""
         text = os.pread(said, 1 << 20, 0).decode(errors="replace")
         words = {0: "ok", 1: "no", 2: "refused"}
         outcome = words.get(status, f"status-{status}")
-        if "Traceback" in text or "nobody expected" in text:
+        if "Traceback" in text or "unexpected error" in text:
             outcome = "unexpected-error"
         elif status == 2 and len([line for line in text.splitlines() if line.startswith("parquet-bloom: ")]) != 1:
             outcome = "refused-in-several-lines"

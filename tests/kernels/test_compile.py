@@ -205,7 +205,7 @@ def test_a_lock_that_is_held_for_ever(cache: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(compiler, "PATIENCE_S", 0.2)
     with lock.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(compiler.CacheRefused, match="held by another process"), compiler.alone(str(cache)):
+        with pytest.raises(compiler.CacheRefused, match="locked by another process"), compiler.alone(str(cache)):
             raise AssertionError("it is locked")
     assert lock.stat().st_mode & 0o777 == 0o600, "that of an earlier version too, from now on"
     with compiler.alone(str(cache)):

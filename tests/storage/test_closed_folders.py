@@ -55,7 +55,7 @@ def test_nothing_is_appended_there(keys: Path, tmp_path: Path) -> None:
     keys.parent.chmod(0o333)
     old = keys.read_bytes()
     error = said(lambda: add(keys, True), tmp_path / "said")
-    assert error.startswith(f"{keys}: its folder may not be listed, and nothing tells when")
+    assert error.startswith(f"{keys}: its folder may not be listed, so it is not known when")
     assert keys.read_bytes() == old
     assert os.listdir(keys.parent) == [keys.name]
 

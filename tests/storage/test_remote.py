@@ -222,7 +222,7 @@ def test_one_call_has_one_file_system(store: ObjectStore, tmp_path: Path, small:
     store.put("data/x.parquet", small)
     with pytest.raises(RequestError, match="different file systems"):
         parquet_bloom.inspect([store.uri("data/x.parquet"), tmp_path / "small.parquet"])
-    with pytest.raises(RequestError, match="not on the file system given"):
+    with pytest.raises(RequestError, match="not on that file system"):
         parquet_bloom.inspect("gs://data/x.parquet", filesystem=store.filesystem)
     with pytest.raises(RequestError, match="not a file system"):
         parquet_bloom.inspect("x", filesystem=object())

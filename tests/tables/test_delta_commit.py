@@ -196,7 +196,7 @@ def test_a_path_that_deltalake_would_spell_anew_is_refused(tmp_path, spelt):
     table = delta.open_delta(str(tmp_path), None)
     [ways] = table.commit_modes(table.snapshot()).values()
     assert ways.default is None
-    assert "written in a way that deltalake would change" in ways.refusal
+    assert "written in a form that deltalake would change" in ways.refusal
 
 
 class Later:

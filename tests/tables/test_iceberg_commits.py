@@ -736,7 +736,7 @@ def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: pytest.Monk
     if lands:
         assert ours.commit(snapshot, [change], {}) == warehouse.read().version
     else:
-        with pytest.raises(UnknownCommitError, match="new files were left where they are") as told:
+        with pytest.raises(UnknownCommitError, match="new files stay where they are") as told:
             ours.commit(snapshot, [change], {})
         assert not isinstance(told.value, StorageError), "nobody may delete new files after it"
         assert Path(change.location.path).exists()

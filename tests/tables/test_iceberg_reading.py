@@ -689,7 +689,7 @@ def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: py
         pb.check("iceberg:env/ns.t", "id = 5")
     assert not database.exists()
     database.write_bytes(b"")
-    with pytest.raises(RequestError, match="has no table iceberg_tables, so it is no catalog; look at its property"):
+    with pytest.raises(RequestError, match="has no table iceberg_tables, so it is no catalog; check its property"):
         pb.check("iceberg:cat/ns.t", "id = 5", catalog_properties=properties)
     assert database.read_bytes() == b""
     with pytest.raises(RequestError, match="the catalog has no such table"):  # as was asked for

@@ -15,11 +15,6 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
-
 from parquet_bloom.errors import FooterError, ParquetBloomError
 from parquet_bloom.format.footer import TAIL_BYTES, footer_length
 from parquet_bloom.format.joined import FAR, FILE_BITS
@@ -36,7 +31,9 @@ _FIRST_GUESS = 16 << 10
 
 def most_open() -> int:
     """How many files may be open together: not many of the descriptors that this process may have."""
-    if resource is None:
+    try:
+        import resource  # for those alone who have several files
+    except ImportError:  # Windows
         return _MOST
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else max(1, min(_MOST, soft // 8))
@@ -62,6 +59,11 @@ class TailFile:
         self.requests = self.bytes_read = 0
         self._outline: Outline | None = None
         self._footer: tuple[bytes, int] | None = None
+
+    @property
+    def location(self) -> DataFile:
+        """As OpenFile has it."""
+        return self.data_file
 
     @property
     def version_token(self) -> LocalToken:
