@@ -5,8 +5,8 @@
 writes docs/reliability/corpus.md.
 
 Each file has a process of its own, in which its commands run one after the other. `ok` and `no` are exit status 0 and
-1; `refused` is 2, with one line that says why. Whatever else happens is told as it is: a traceback, an error that
-unexpected, a signal, more than 60 seconds or 2 GB.
+1; `refused` is 2, with one line that says why. Whatever else happens stands there as it is: a traceback, an
+unexpected error, a signal, more than 60 seconds or 2 GB.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def report_row(
 def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, target: str | None = None) -> Row:
     """The row that reports a failure."""
     text = str(error) if isinstance(error, ParquetBloomError | str) else f"{type(error).__name__}: {error}"
-    if not isinstance(error, FileError | str):  # a column that this file lacks, or something nobody expected
+    if not isinstance(error, FileError | str):  # a column that this file lacks, or an unexpected error
         text = f"{path}: {text}"
     return report_row(path, target or path, FAILED, None, seconds, " ".join(text.split("\n")))
 
