@@ -136,7 +136,7 @@ def test_files_of_others(loops: str, tmp_path: Path) -> None:
         for name, value in rng.sample(leaves, min(len(leaves), 2)):
             asked += 1
             same([path, path, others[0], path, *others[1:], path], f'"{name}" = {value}')
-    assert asked > 50
+    assert asked > 30, "the fixtures alone have so many columns"
 
 
 def _leaves(path: Path) -> list[tuple[str, str]]:
