@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -118,6 +119,24 @@ def test_a_wrong_name_changes_no_object(store: ObjectStore) -> None:
     with pytest.raises(UnknownColumnError):
         parquet_bloom.add_filters("data/files", in_place=True, columns=["nobody"], filesystem=store.filesystem)
     assert of_objects(store)["PUT"] == 0
+
+
+def test_what_is_being_written_ends_before_an_interrupted_call_does(store: ObjectStore) -> None:
+    """Otherwise the command's end could cut a multipart upload off, and it would stay in the store."""
+    interrupted, ended = threading.Event(), threading.Event()
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "PUT" and request.path.endswith("1.parquet"):  # the one that the call waits for
+            interrupted.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(1)
+            ended.set()
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/files", in_place=True, columns=["id"], filesystem=store.filesystem)
+    assert interrupted.is_set()
+    assert ended.is_set()
 
 
 def test_one_failure_leaves_the_other_objects_new(store: ObjectStore) -> None:

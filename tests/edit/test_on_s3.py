@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +87,26 @@ def test_an_interrupted_run_leaves_no_object(store: ObjectStore, bucket: str) ->
         pb.add_filters(f"delta:{bucket}/t", columns=["id"], filesystem=store.filesystem, progress=progress)
     assert objects(store, bucket) == before
     assert len(ids(store, uri)) == 2 * N
+
+
+def test_a_run_that_is_interrupted_while_files_are_written_leaves_no_object(store: ObjectStore, bucket: str) -> None:
+    _, name = many_files(store, bucket, 8)
+    before, interrupted = objects(store, bucket), threading.Event()
+    folder = os.path.basename(os.path.dirname(pb.inspect(name).files[0].path))  # of the file that the run waits for
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "PUT" and unquote(request.path).split("/")[-2] == folder:
+            interrupted.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(1)
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        pb.add_filters(name, columns=["id"])
+    store.wire.before = None
+    store.wire.quiet()
+    assert interrupted.is_set()
+    assert objects(store, bucket) == before
 
 
 def many_files(store: ObjectStore, bucket: str, files: int) -> tuple[str, str]:

@@ -388,8 +388,7 @@ def advise_on(
             advice.queries = log.queries, log.lost
         meter = Meter(progress, data.read[:1], unit="columns")
         column = partial(_column, data, advice, log, engine)
-        one_by_one = (partial(column, leaf) for leaf in data.leaves)
-        results = in_order(column, data.leaves, _FAR_COLUMNS) if data.is_far else one_by_one
+        results = in_order(column, data.leaves, _FAR_COLUMNS if data.is_far else 0)
         for done, result in enumerate(results, 1):
             advice.columns.append(result())
             meter.part(done, len(data.leaves))

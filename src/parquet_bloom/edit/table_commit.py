@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from parquet_bloom._version import __version__
@@ -244,8 +243,8 @@ class _Run(Generic[R]):
             if room <= 0:
                 return False
             turn, waiting = waiting[:room], waiting[room:]
-            results = in_order(rewrite, turn, ahead, settle=True) if ahead else (partial(rewrite, one) for one in turn)
-            with closing(results):  # on an error, what has begun ends before new files are removed
+            # On an error, what has begun ends before new files are removed.
+            with closing(in_order(rewrite, turn, ahead, settle=True)) as results:
                 for file, result in zip(turn, results, strict=True):
                     meter.start()
                     self._seen.add(file.path)

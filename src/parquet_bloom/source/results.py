@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
-from itertools import islice
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -62,32 +62,32 @@ def map_files(
     names_known = False  # some file has the columns that were named
     rest = iter(files)
 
-    def done() -> Iterator[Callable[[], R]]:
-        while not (ahead and (names_known or not names_first)):
-            for file in islice(rest, 1):
+    def done() -> Generator[Callable[[], R], None, None]:
+        if names_first:
+            for file in rest:
                 yield partial(work, file)
-                break
-            else:
-                return
+                if names_known:
+                    break
         yield from in_order(work, rest, ahead, settle=names_first)
 
-    for file, result in zip(files, done(), strict=True):
-        meter.start()
-        try:
-            results.append(result())
-            names_known = True
-        except RequestError as error:  # a column that this file lacks, a type that it has
-            named = type(error)(f"{file}: " + error.message)
-            if single or (isinstance(error, UnknownColumnError) and not names_known):
-                raise named from error
-            names_known = True
-            named.__cause__ = error
-            results.failed.append(FailedFile(str(file), named))
-        except ParquetBloomError as error:
-            if single:
-                raise
-            results.failed.append(FailedFile(str(file), error))
-        meter.finish()
+    with closing(done()) as calls:  # on an error, what has begun to change a file ends first
+        for file, result in zip(files, calls, strict=True):
+            meter.start()
+            try:
+                results.append(result())
+                names_known = True
+            except RequestError as error:  # a column that this file lacks, a type that it has
+                named = type(error)(f"{file}: " + error.message)
+                if single or (isinstance(error, UnknownColumnError) and not names_known):
+                    raise named from error
+                names_known = True
+                named.__cause__ = error
+                results.failed.append(FailedFile(str(file), named))
+            except ParquetBloomError as error:
+                if single:
+                    raise
+                results.failed.append(FailedFile(str(file), error))
+            meter.finish()
     return results
 
 

@@ -327,11 +327,12 @@ def in_order(
 
     work    on one file; may itself send requests side by side
     most    items that are worked on, or whose results wait; limits().concurrency unless given. So many results are in
-            memory, however many items there are
-    settle  whoever leaves early waits for what has begun, as for new versions of files; what only reads is left alone,
-            so that Control-C need not wait for a store
+            memory, however many items there are. 0: each is worked on in this thread, when its result is asked for
+    settle  whoever closes this early waits for what has begun, as for new versions of files; what only reads is left
+            alone, so that Control-C need not wait for a store
     """
-    if getattr(_own, "kind", None) is not None:  # in a thread of a pool: waiting for one here could deadlock
+    # In a thread of a pool too: waiting for one here could deadlock.
+    if most == 0 or getattr(_own, "kind", None) is not None:
         yield from (partial(work, item) for item in items)
         return
     ahead = limits().concurrency if most is None else min(most, limits().concurrency)
@@ -342,7 +343,8 @@ def in_order(
             begun.extend(_submit("files", work, item) for item in islice(rest, ahead - len(begun)))
             if not begun:
                 return
-            yield begun.popleft().result
+            yield begun[0].result  # it stays among those that have begun while its result is waited for
+            begun.popleft()
     finally:
         running = [future for future in begun if not future.cancel()]
         if settle:
