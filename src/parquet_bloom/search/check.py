@@ -427,6 +427,10 @@ def _count_filters(
     if some is not None:
         part = some.row_groups
         left[: part.start] = left[part.stop :] = False
+
+    def files_with(flags: NDArray[np.bool_]) -> int:
+        return int(flags.any()) if some is None else len(np.unique(some.decided.joined.file_of[flags]))
+
     for leaf in dict.fromkeys(_compared_otherwise(bound)):
         known = leaf.name in silent or not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf
         if not known and (left & filter_ranges_of(outline, leaf.index).exists).any():
@@ -441,10 +445,8 @@ def _count_filters(
         without = left & ~filter_ranges_of(outline, leaf.index).exists
         counts.row_groups += n
         counts.with_filter += n - int(without.sum())
-        counts.files += 1 if some is None else len(np.unique(some.decided.joined.file_of[left]))
-        counts.files_without += (
-            int(without.any()) if some is None else len(np.unique(some.decided.joined.file_of[without]))
-        )
+        counts.files += files_with(left)
+        counts.files_without += files_with(without)
 
 
 def _equated(bound: Bound) -> Iterator[Leaf]:

@@ -13,14 +13,13 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.format.outline import Outline, Slot
+from parquet_bloom.format.outline import Outline, extents_in
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.unchanged import PYARROW_ERRORS, opened_same, version_of
-from parquet_bloom.storage.open_file import OpenFile, Range
+from parquet_bloom.storage.open_file import FileObject, OpenFile, Range
 from parquet_bloom.storage.remote import in_order
 
 FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
@@ -35,12 +34,11 @@ def chunk_ranges(outline: Outline, groups: Sequence[int], names: Collection[str]
     """Offset and length of the column chunks of these top-level columns (None: all) in some row groups."""
     columns = [leaf.index for leaf in outline.leaves if names is None or leaf.path[0] in names]
     chunks = outline.slots[:, list(groups)][:, :, columns]
-    data, dictionary = chunks[Slot.DATA_PAGE], chunks[Slot.DICTIONARY_PAGE]
-    start = np.where((dictionary > 0) & (dictionary < data), dictionary, data)
-    return list(zip(start.ravel().tolist(), chunks[Slot.COMPRESSED_SIZE].ravel().tolist(), strict=True))
+    start, stop = extents_in(chunks)
+    return list(zip(start.ravel().tolist(), (stop - start).ravel().tolist(), strict=True))
 
 
-class FetchedFile:
+class FetchedFile(FileObject):
     """A binary file object for pyarrow.PythonFile, over a file of which the wanted ranges are in memory.
 
     It raises nothing: Arrow's threads read it, and an error of Python's in one of them can wait for ever for the thread
@@ -49,27 +47,9 @@ class FetchedFile:
 
     def __init__(self, source: OpenFile, kept: bool) -> None:
         """kept: somebody else closes the source."""
+        super().__init__(source.size)
         self.source, self._kept = source, kept
         self.error: ParquetBloomError | None = None
-        self.closed = False
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Always True, as io.RawIOBase has it."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always True, as io.RawIOBase has it."""
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Move to an offset."""
-        self._at = offset + (0, self._at, self.source.size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        """The offset of the next byte."""
-        return self._at
 
     def read(self, length: int = -1) -> bytes:
         """Read so many bytes; fewer at the end of the file, and none after an error."""

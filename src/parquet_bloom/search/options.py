@@ -10,7 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 from weakref import WeakSet
 
 from parquet_bloom.arguments import part
@@ -20,7 +20,6 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import ReadOptions
 from parquet_bloom.storage.display import line, quantity
-from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import still_at_version
@@ -46,6 +45,32 @@ def _unlock_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock_all)
+
+
+class FooterSource(Protocol):
+    """An open file, as far as a FooterCache needs it: storage.open_file.OpenFile, storage.tails.TailFile."""
+
+    @property
+    def path(self) -> str:
+        """As OpenFile has it."""
+
+    @property
+    def location(self) -> Location:
+        """As OpenFile has it."""
+
+    @property
+    def version_token(self) -> object:
+        """As OpenFile has it."""
+
+    @property
+    def is_cut(self) -> bool:
+        """As OpenFile has it."""
+
+    def outline(self) -> Outline:
+        """As OpenFile has it."""
+
+    def adopt(self, outline: Outline) -> None:
+        """As OpenFile has it."""
 
 
 class FooterCache:
@@ -79,7 +104,7 @@ class FooterCache:
         held = self._outlines.get((_store(at), str(at)))
         return at if held is None or at.opened else still_at_version(at, held[0])
 
-    def outline(self, source: OpenFile) -> Outline:
+    def outline(self, source: FooterSource) -> Outline:
         """The outline of an open file, read if it is not here. Raises as OpenFile.outline."""
         version_token = source.version_token
         if version_token is None:

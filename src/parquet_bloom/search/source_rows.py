@@ -83,6 +83,22 @@ class SourceRows(Protocol):
         """
 
 
+def _fragment(
+    part: FilePart,
+    schema: pa.Schema,
+    constants: pc.Expression | None,
+    of_table: bool,
+    filtered: bool,
+    fetched: FetchedFile | None,
+) -> ds.ParquetFileFragment:
+    """The fragment of some row groups; fetched: where the file's bytes are in memory."""
+    file, groups = part
+    assert file.outline is not None
+    form = format_for(file.outline, schema, of_table=of_table, filtered=filtered)
+    path = for_arrow(file) if fetched is None else arrow_file(fetched)
+    return fragment(path, file.file, constants, groups, form, file.size)
+
+
 class FileRows:
     """Rows of files without a log, which all have the columns of the first file.
 
@@ -153,11 +169,7 @@ class FileRows:
         self, part: FilePart, schema: pa.Schema, filtered: bool = False, file: FetchedFile | None = None
     ) -> ds.ParquetFileFragment:
         """As SourceRows has it; file: where its bytes are in memory."""
-        searched, groups = part
-        assert searched.outline is not None
-        form = format_for(searched.outline, schema, of_table=False, filtered=filtered)
-        path = for_arrow(searched) if file is None else arrow_file(file)
-        return fragment(path, searched.file, self.constants(searched), groups, form, searched.size)
+        return _fragment(part, schema, self.constants(part[0]), False, filtered, file)
 
 
 class TableRows:
@@ -211,14 +223,10 @@ class TableRows:
         return expression
 
     def fragment(
-        self, part: FilePart, schema: pa.Schema, filtered: bool = False, fetched: FetchedFile | None = None
+        self, part: FilePart, schema: pa.Schema, filtered: bool = False, file: FetchedFile | None = None
     ) -> ds.ParquetFileFragment:
-        """As SourceRows has it; fetched: where its bytes are in memory."""
-        file, groups = part
-        assert file.outline is not None
-        form = format_for(file.outline, schema, of_table=True, filtered=filtered)
-        path = for_arrow(file) if fetched is None else arrow_file(fetched)
-        return fragment(path, file.file, self.constants(file) if filtered else None, groups, form, file.size)
+        """As SourceRows has it; file: where its bytes are in memory."""
+        return _fragment(part, schema, self.constants(part[0]) if filtered else None, True, filtered, file)
 
     def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
         """Files one after the other; the next ones are read ahead."""
@@ -243,7 +251,7 @@ class TableRows:
     ) -> Generator[pa.RecordBatch, None, None]:
         file, groups = part
         stored = view.stored_names(names)
-        one = self.fragment(part, self.schema, fetched=fetched)
+        one = self.fragment(part, self.schema, file=fetched)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(
             schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1

@@ -205,7 +205,7 @@ class Together:
         for i, (_, file) in enumerate(opened):
             if found[i] is None:
                 with suppress(ParquetBloomError, OSError):
-                    found[i] = file.outline() if cache is None else cache.outline(file)  # type: ignore[arg-type]
+                    found[i] = file.outline() if cache is None else cache.outline(file)
         return found
 
     def _sort(self, at: int, opened: TailFile, own: Outline, groups: dict[Any, list[_Group]]) -> None:

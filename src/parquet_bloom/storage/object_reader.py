@@ -94,12 +94,11 @@ class ObjectFile:
         if self._bucket.is_lost:
             return self._by_pyarrow().read(offset, length)
         try:
-            told, data = self._bucket.read(key_of(self._at), offset, length, self._told)
+            return self._bucket.read(key_of(self._at), offset, length, self._told)
+        except _OtherVersionError:
+            raise FileChangedError(self._at, _CHANGED) from None
         except RefusedError as error:
             raise OSError(str(error)) from None
-        if told != self._told:
-            raise FileChangedError(self._at, _CHANGED)
-        return data
 
     def _by_pyarrow(self) -> Handle:
         """The same version as pyarrow reads it, in a child of the process that opened it."""
@@ -208,18 +207,18 @@ class Bucket:
             raise WrongAnswerError
         return told, data
 
-    def read(self, key: str, offset: int, length: int, told: StoreToken) -> tuple[StoreToken, bytes]:
-        """Read a range of one version; the token is of what the answer was made of. Raises RefusedError."""
+    def read(self, key: str, offset: int, length: int, told: StoreToken) -> bytes:
+        """Read a range of one version. Raises RefusedError, _OtherVersionError for an answer made of another one."""
         wanted = {"range": (offset, offset + length), "if_match": told.told[0]}
         try:
             now, data, start = self._get(key, wanted, length)
-        except _OtherVersionError:
-            return StoreToken(-1), b""
         except FileNotFoundError:
             raise RefusedError("no such file") from None
-        if now == told and (start != offset or len(data) != length):
+        if now != told:
+            raise _OtherVersionError
+        if start != offset or len(data) != length:
             raise WrongAnswerError
-        return now, data
+        return data
 
     def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
         """Request an object: its version by the answer, its bytes, `most` of them, and their place."""

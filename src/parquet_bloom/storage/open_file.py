@@ -87,24 +87,19 @@ def decode_outline(data: bytes, start: int) -> Outline:
 _BLOCK, _AHEAD = 4 << 20, 3  # at most 16 MiB a reader
 
 
-class ReadAhead:
-    """A binary file object over `read(offset, length)`, for pyarrow.PythonFile.
+class FileObject:
+    """The position of a binary file object of `size` bytes, for pyarrow.PythonFile."""
 
-    span  the bytes that will be read in order, start and end; others are read as they are asked for
-    """
-
-    def __init__(self, read: Callable[[int, int], bytes], size: int, span: tuple[int, int] | None) -> None:
-        self._read, self._size = read, size
-        self._start, self._stop = (max(0, span[0]), min(span[1], size)) if span else (0, 0)
-        self._blocks: dict[int, Future[bytes]] = {}
-        self._at = 0
-        self.closed = False
+    def __init__(self, size: int) -> None:
+        self._size, self._at, self.closed = size, 0, False
 
     def readable(self) -> bool:
         """Always True, as io.RawIOBase has it."""
         return True
 
-    seekable = readable
+    def seekable(self) -> bool:
+        """Always True, as io.RawIOBase has it."""
+        return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset; nothing is read."""
@@ -114,6 +109,19 @@ class ReadAhead:
     def tell(self) -> int:
         """The offset of the next byte."""
         return self._at
+
+
+class ReadAhead(FileObject):
+    """A binary file object over `read(offset, length)`.
+
+    span  the bytes that will be read in order, start and end; others are read as they are asked for
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, span: tuple[int, int] | None) -> None:
+        super().__init__(size)
+        self._read = read
+        self._start, self._stop = (max(0, span[0]), min(span[1], size)) if span else (0, 0)
+        self._blocks: dict[int, Future[bytes]] = {}
 
     def read(self, length: int = -1) -> bytes:
         """Read so many bytes, or all that remain; fewer at the end of the file."""

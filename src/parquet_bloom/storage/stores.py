@@ -80,8 +80,7 @@ class RemoteStore(Store):
     def version(self, at: Location) -> object:
         """The version in the store's answer to one request, which brings no bytes."""
         try:
-            fsspec = fsspec_of(at.filesystem)
-            file: Handle = ArrowFile(at.filesystem, at.path, True) if fsspec is None else FsspecFile(fsspec, at.path)
+            file = _open_by_head(at, True)
         except Exception as error:
             raise storage_error(at, error) from error
         try:
@@ -219,19 +218,29 @@ def open_remote(location: Location, pin: bool = False) -> Handle:
         if not pin or opened.pinned:
             return opened
         opened.close()
-    fsspec = fsspec_of(location.filesystem)
-    if fsspec is not None:
-        return FsspecFile(fsspec, location.path)
-    if location.filesystem.type_name == "s3":
+    if _is_s3(location):
         from parquet_bloom.storage.object_reader import open_object  # for those alone who read objects
 
         return open_object(location)
-    return ArrowFile(location.filesystem, location.path, pin)
+    return _open_by_head(location, pin)
+
+
+def _open_by_head(location: Location, pin: bool) -> Handle:
+    """Open a file by a request that says its size and version, and brings no bytes."""
+    fsspec = fsspec_of(location.filesystem)
+    if fsspec is None:
+        return ArrowFile(location.filesystem, location.path, pin)
+    return FsspecFile(fsspec, location.path)
+
+
+def _is_s3(location: Location) -> bool:
+    """Whether pyarrow's own file system of S3 has a file."""
+    return getattr(location.filesystem, "type_name", "") == "s3"
 
 
 def at_version(at: Location, version: object) -> Location:
     """The same location; one that costs no request to open, if each read can name this version of the file."""
-    if isinstance(version, StoreToken) and getattr(at.filesystem, "type_name", "") == "s3":
+    if isinstance(version, StoreToken) and _is_s3(at):
         from parquet_bloom.storage.object_reader import object_at  # for those alone who read objects
 
         return object_at(at, version)

@@ -50,8 +50,6 @@ class TailFile:
     kept_at  where its bytes in the buffer begin, bytes from the start of the file; its size: there are none
     """
 
-    is_remote = False
-
     def __init__(self, tails: Tails, data_file: DataFile, fd: int, found: os.stat_result, number: int) -> None:
         self._tails, self.data_file, self.fd, self.found, self.number = tails, data_file, fd, found, number
         self.path = str(data_file)
