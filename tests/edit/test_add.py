@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.footers import edited_footer
 from support.samples import PYARROW, ROW_GROUPS, ROWS, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
@@ -303,16 +304,11 @@ def test_a_name_that_is_no_text(keys: Path) -> None:
 
 
 def test_a_type_that_points_into_its_file_is_not_moved(tmp_path: Path) -> None:
-    from parquet_bloom._thrift.parquet.ttypes import FileMetaData, FileType, LogicalType
-    from parquet_bloom.format import compact
+    from parquet_bloom._thrift.parquet.ttypes import FileType, LogicalType
 
     source = write_keys(tmp_path / "keys.parquet")
-    data = source.read_bytes()
-    length = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
-    metadata.schema[2].logicalType, metadata.schema[2].converted_type = LogicalType(FILE=FileType()), None
-    footer = compact.encode(metadata)
-    source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with edited_footer(source) as metadata:
+        metadata.schema[2].logicalType, metadata.schema[2].converted_type = LogicalType(FILE=FileType()), None
     with pytest.raises(LayoutError, match="type FILE"):
         added(source, columns=["id"], placement="chunk-start")
     _, report = added(source, columns=["id"], placement="footer")
@@ -343,7 +339,7 @@ def test_replace_without_a_new_filter_takes_the_old_one_out(tmp_path: Path) -> N
 
 def test_a_column_that_decodes_only_in_part_gets_no_filter(tmp_path: Path) -> None:
     """A chunk whose length ends at a page's border: the rest of the rows would be denied."""
-    from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
+    from parquet_bloom._thrift.parquet.ttypes import OffsetIndex
     from parquet_bloom.errors import DamagedFileError
     from parquet_bloom.format import compact
 
@@ -351,14 +347,11 @@ def test_a_column_that_decodes_only_in_part_gets_no_filter(tmp_path: Path) -> No
     table = pa.table({"l": pa.array([[i, i + 1] for i in range(20_000)]), "x": list(range(20_000))})
     pq.write_table(table, source, use_dictionary=False, compression="none", data_page_size=4096, write_page_index=True)
     data = source.read_bytes()
-    length = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
-    for column in (0, 1):
-        chunk = metadata.row_groups[0].columns[column]
-        index, _ = compact.decode(OffsetIndex, data[chunk.offset_index_offset :][: chunk.offset_index_length])
-        chunk.meta_data.total_compressed_size = index.page_locations[3].offset - index.page_locations[0].offset
-    footer = compact.encode(metadata)
-    source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with edited_footer(source) as metadata:
+        for column in (0, 1):
+            chunk = metadata.row_groups[0].columns[column]
+            index, _ = compact.decode(OffsetIndex, data[chunk.offset_index_offset :][: chunk.offset_index_length])
+            chunk.meta_data.total_compressed_size = index.page_locations[3].offset - index.page_locations[0].offset
     for name in ("l", "x"):
         with pytest.raises(DamagedFileError, match=r"in.parquet: row group 0"):
             parquet_bloom.add_filters(source, out, columns=[name], sync=False)

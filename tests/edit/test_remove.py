@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file
+from support.footers import edited_footer
 from support.samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
 
 import parquet_bloom
@@ -142,18 +143,12 @@ def test_dry_run(tmp_path: Path) -> None:
 
 
 def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
-    from parquet_bloom._thrift.parquet.ttypes import FileMetaData
-    from parquet_bloom.format import compact
 
     source = tmp_path / "keys.parquet"
     pq.write_table(pa.table({"x": list(range(100))}), source, use_dictionary=False, store_schema=False)
-    data = source.read_bytes()
-    length = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
     for pairs in ([], None):
-        metadata.key_value_metadata = pairs
-        footer = compact.encode(metadata)
-        source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+        with edited_footer(source) as metadata:
+            metadata.key_value_metadata = pairs
         before = digest(source)
         parquet_bloom.add_filters(source, in_place=True, sync=False, columns=["*"])
         parquet_bloom.remove_filters(source, in_place=True, sync=False)

@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.footers import edited_footer
 
 import parquet_bloom
 from engines.mixed import COLUMNS, NOON, ROWS, WRITE, WRITERS, described_of, numbers, table, text_of
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import RequestError
-from parquet_bloom.format import compact
 from parquet_bloom.format.literals import as_literal, spelled
 from parquet_bloom.format.values import described
 from parquet_bloom.predicates.rows import row_filter
@@ -196,14 +195,10 @@ def test_timestamps_with_and_without_a_zone(tmp_path: Path) -> None:
 
 def without_logical_types(path: Path) -> None:
     """Leave only the old converted types in a footer, as writers of before 2018 do."""
-    data = path.read_bytes()
-    length = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
-    for element in metadata.schema:
-        element.logicalType = None
-    metadata.key_value_metadata = None  # pyarrow's own schema, which says more
-    footer = compact.encode(metadata)
-    path.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with edited_footer(path) as metadata:
+        for element in metadata.schema:
+            element.logicalType = None
+        metadata.key_value_metadata = None  # pyarrow's own schema, which says more
 
 
 @pytest.mark.parametrize("old_first", [False, True])

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.footers import edited_footer
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import (
@@ -393,12 +394,8 @@ def test_chunks_of_another_type_than_the_schema_s() -> None:
 
 
 def with_footer(path: Path, change: Any) -> None:
-    data = path.read_bytes()
-    length = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
-    change(metadata)
-    footer = compact.encode(metadata)
-    path.write_bytes(data[: -8 - length] + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    with edited_footer(path) as metadata:
+        change(metadata)
 
 
 def kept(path: Path, predicate: str) -> list[int]:
@@ -455,15 +452,11 @@ def test_times_of_parquet_net_are_in_another_unit(tmp_path, by: str, unit: str) 
     day = 1_767_225_600 * {"ms": 10**3, "us": 10**6}[unit]
     table = pa.table({"at": pa.array([day, day + 1], pa.timestamp(unit)), "id": [5, 6]})
     pq.write_table(table, path, store_schema=False, use_dictionary=False)
-    data = path.read_bytes()
-    n = int.from_bytes(data[-8:-4], "little")
-    metadata = compact.decode(FileMetaData, data[-8 - n : -8])[0]
-    metadata.created_by = by
-    statistics = metadata.row_groups[0].columns[0].meta_data.statistics
-    wrong = (day // 1000).to_bytes(8, "little")
-    statistics.min = statistics.max = statistics.min_value = statistics.max_value = wrong
-    coded = compact.encode(metadata)
-    path.write_bytes(data[: -8 - n] + coded + len(coded).to_bytes(4, "little") + b"PAR1")
+    with edited_footer(path) as metadata:
+        metadata.created_by = by
+        statistics = metadata.row_groups[0].columns[0].meta_data.statistics
+        wrong = (day // 1000).to_bytes(8, "little")
+        statistics.min = statistics.max = statistics.min_value = statistics.max_value = wrong
     assert parquet_bloom.read_table(path, "at >= TIMESTAMP '2026-01-01 00:00:00'").num_rows == 2
     assert parquet_bloom.read_table(path, "at IS NULL").num_rows == 0
     assert [v.skipped for v in parquet_bloom.check(path, "id = 7")] == [True], "other columns keep their bounds"

@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file, corpus_files
+from support.footers import edited_footer
 from support.searched import checked, facts, same
 
 import parquet_bloom
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, Statistics
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.search import together
 from parquet_bloom.search.search import Search
@@ -120,6 +122,72 @@ def test_sound_files_are_not_searched_alone(folder: Path, loops: str, alone: Alo
     found, _ = facts([DataFile(str(path)) for path in paths], "id = 5", True)
     assert len(found) == 20
     assert alone.files == [str(paths[0])], "it gives the schema"
+
+
+def write_by(path: Path, seed: int, change: Callable[[FileMetaData], None]) -> list[int]:
+    """A file of one schema, whatever the seed, with another footer; returns its ids."""
+    ids = np.random.default_rng(seed).integers(0, 10**6, 60)
+    table = pa.table({"id": ids, "text": [f"{value:06}" for value in ids]})
+    pq.write_table(table, path, row_group_size=20, use_dictionary=False, store_schema=False)
+    with edited_footer(path) as metadata:
+        change(metadata)
+    found: list[int] = ids.tolist()
+    return found
+
+
+def statistics_in(metadata: FileMetaData, column: int) -> list[Statistics]:
+    return [group.columns[column].meta_data.statistics for group in metadata.row_groups]
+
+
+def old_arrow(metadata: FileMetaData) -> None:
+    """Its bounds of texts may be those of a dictionary that has other values."""
+    metadata.created_by = "parquet-cpp-arrow version 10.0.1"
+    for one in statistics_in(metadata, 1):
+        one.min_value = one.max_value = b"x"
+        one.min = one.max = None
+
+
+def without_orders(metadata: FileMetaData) -> None:
+    """Bounds in the new fields mean nothing then."""
+    metadata.column_orders = None
+    for one in statistics_in(metadata, 0):
+        one.min_value = one.max_value = (-1).to_bytes(8, "little", signed=True)
+        one.min = one.max = None
+
+
+@pytest.mark.parametrize("change", [old_arrow, without_orders])
+@pytest.mark.parametrize("first", [0, 1])
+def test_each_writer_is_believed_as_far_as_it_can_be(
+    tmp_path: Path, loops: str, change: Callable[[FileMetaData], None], first: int
+) -> None:
+    """Files of one schema by two writers, of which one has bounds that are wrong, and known to be."""
+    paths = [tmp_path / f"{i}.parquet" for i in range(12)]
+    found = [write_by(path, i, change if i % 2 == first else lambda _: None) for i, path in enumerate(paths)]
+    for i in range(12):
+        for predicate in (f"id = {found[i][7]}", f"text = '{found[i][31]:06}'"):
+            same(paths, predicate)
+            value = found[i][7] if predicate.startswith("id") else found[i][31]
+            assert parquet_bloom.count(paths, predicate) == sum(ids.count(value) for ids in found), predicate
+
+
+def old_fields_alone(metadata: FileMetaData) -> None:
+    for one in statistics_in(metadata, 0):
+        one.min, one.max, one.min_value, one.max_value = one.min_value, one.max_value, None, None
+
+
+def new_fields_alone(metadata: FileMetaData) -> None:
+    for one in statistics_in(metadata, 0):
+        one.min = one.max = None
+
+
+def test_each_file_has_its_bounds_from_the_fields_that_it_has(tmp_path: Path, loops: str) -> None:
+    paths = [tmp_path / f"{i}.parquet" for i in range(12)]
+    found = [write_by(path, i, old_fields_alone if i % 3 == 1 else new_fields_alone) for i, path in enumerate(paths)]
+    for i in range(12):
+        same(paths, f"id = {found[i][7]}")
+    checks = parquet_bloom.check(paths, "id = 2000000")
+    assert all((one.skipped, one.decided_by) == (True, "bounds") for one in checks)
+    assert len(checks) == 12 * 3
 
 
 def test_files_of_others(loops: str, tmp_path: Path) -> None:
