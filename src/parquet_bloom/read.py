@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.options import PathLike
+from parquet_bloom.search.index import is_key_index, key_index
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.source.results import Result
@@ -29,9 +30,12 @@ def scan_of(
     index: Index = None,
     **options: Unpack[SearchOptions],
 ) -> Scan:
-    """The Scan behind every read function, or with `index` one that queries zone indexes too."""
+    """The Scan behind every read function, or with `index` one that asks a key index, or queries zone indexes, too."""
     if index is None:
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
+    if is_key_index(index):
+        opened = key_index(index)
+        return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, key_index=opened, **options)
     from parquet_bloom.zones.scan import IndexedScan
 
     return IndexedScan(source, predicate, index, filesystem=filesystem, decide_true=decide_true, **options)

@@ -30,6 +30,7 @@ from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
+from parquet_bloom.search.index import key_index
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search, as_predicate
@@ -144,7 +145,7 @@ _REASONS = {
     "partition": "the folder's name excludes it",
     "bounds": "min, max and null counts exclude it",
     "filter": "the filter denies the value",
-    "index": "the index denies the value in all of its zones",
+    "index": "the index denies the value",
 }
 
 
@@ -352,6 +353,7 @@ def check(
     predicate: Any,
     *,
     filesystem: Any = None,
+    index: PathLike | None = None,
     **options: Unpack[SearchOptions],
 ) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
@@ -360,6 +362,7 @@ def check(
                 a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
     filesystem  any pyarrow or fsspec file system; source then names files on it
     source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
+    index       folder of a key index: files in which it denies the predicate are not opened
     options     see SearchOptions; `progress` is called with a Progress for every file
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
@@ -368,7 +371,7 @@ def check(
     refuse_unknown("check", options, SearchOptions)
     how, predicate = Options.of(options), as_predicate(predicate)
     found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
-    search = Search(found, predicate, how)
+    search = Search(found, predicate, how, index=None if index is None else key_index(index))
     verdicts = Verdicts()
     verdicts.named = typed_sources(source, filesystem)
     verdicts.failed += found.failed
@@ -402,7 +405,7 @@ def check(
             assert one.bound is not None
             _count_filters(one.decision, one.outline, one.bound, columns, silent)
             unused.add(one)
-    verdicts.unused, verdicts.notes = unused.parts, found.notes
+    verdicts.unused, verdicts.notes = unused.parts, search.notes
     verdicts.columns = list(columns.values())
     if mute := [name for name in silent if name not in columns]:
         which = f"filters on {', '.join(mute[:_MUTE])}{', ...' * (len(mute) > _MUTE)} tell nothing of this predicate"

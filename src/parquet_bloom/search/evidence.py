@@ -152,6 +152,7 @@ class Question:
     literal  literal_outcome of the predicate
     log      what the predicate may give over the file's rows by the log of its table
     absent   (leaf, n) -> statistics of n row groups of a leaf that the file lacks
+    closed   bool[row groups]: those of which an index says that no row matches; None: there is none
     """
 
     bound: Bound
@@ -160,6 +161,7 @@ class Question:
     literal: int = TRUE | FALSE | NULL
     log: int = ANY
     absent: Callable[[Leaf, int], ColumnStatistics] = lambda leaf, n: all_null_statistics(n)
+    closed: NDArray[np.bool_] | None = None
 
     def combine(self, masks: Sequence[Masks], n: int) -> Masks:
         """The outcomes of the predicate in n row groups, from those of its terms."""
@@ -210,10 +212,16 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
     masks = [term_masks(term, f, question.options.nan) for term, f in zip(terms, statistics, strict=True)]
     outcomes = question.combine(masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
+    if question.closed is not None:
+        stage[question.closed & (stage == 0)] = INDEX
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
     undecided = outline.in_some_of_file(stage == 0) if question.options.use_filters else False
     if undecided is not False:
         _ask_filters(filters, outline, question, statistics, masks, decision, undecided)
+    if question.closed is not None:
+        outcomes = decision.outcomes
+        was_true = question.closed & ((outcomes & TRUE) != 0)
+        decision.outcomes = np.where(was_true, outcomes & ~np.uint8(TRUE) | np.uint8(FALSE), outcomes).astype(np.uint8)
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
 
@@ -252,6 +260,7 @@ def _ask_filters(
     n = outline.n_row_groups
     # The predicate is one term and the log says nothing: the term's mask is the outcome.
     single = question.log == ANY and not isinstance(question.bound, AllOf | AnyOf | NotOf)
+    open_to_index = True if question.closed is None else ~question.closed
     may_deny: dict[int, NDArray[np.bool_]] = {}
     best = list(masks)  # as if every filter that can be asked denied
     for i, term in enumerate(terms):
@@ -264,7 +273,7 @@ def _ask_filters(
         decides = ((decision.outcomes & TRUE) != 0) & ((outcomes_at_best & TRUE) == 0)
         if question.options.decide_true:  # a denial can also prove that all rows match, under NOT
             decides |= (decision.outcomes != TRUE) & (outcomes_at_best == TRUE)
-        candidates = np.flatnonzero(decides & may_deny_term & undecided)
+        candidates = np.flatnonzero(decides & may_deny_term & undecided & open_to_index)
         groups, probes = _probes(terms[i], statistics[i], candidates, question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]

@@ -34,6 +34,7 @@ from parquet_bloom.search.check import (
     verdicts_of,
 )
 from parquet_bloom.search.fetched import FilePart
+from parquet_bloom.search.index import Index
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
@@ -126,7 +127,7 @@ class Scan:
     """Files, a predicate over them, and the row groups that can hold rows for it. Searches on first use.
 
     Arguments as read_table has them; decide_true is for those who count: filters are asked too where their "no"
-    would show that all rows of a row group match.
+    would show that all rows of a row group match. key_index is one that was opened.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Scan:
         *,
         filesystem: Any = None,
         decide_true: bool = False,
+        key_index: Index | None = None,
         **options: Unpack[SearchOptions],
     ) -> None:
         refuse_unknown(type(self).__name__, options, SearchOptions)
@@ -144,7 +146,7 @@ class Scan:
         tree = And(()) if predicate is None else as_predicate(predicate)
         self.progress = how.progress
         found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
-        self._search = Search(found, tree, how)
+        self._search = Search(found, tree, how, index=key_index)
         found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
@@ -238,7 +240,7 @@ class Scan:
     @property
     def notes(self) -> list[str]:
         """Notes on tables that footers name but no log shows, and other notes of the search."""
-        return self._search.found.notes if self.files else []
+        return self._search.notes if self.files else []
 
     @property
     def kept(self) -> list[tuple[str, list[int]]]:

@@ -14,6 +14,9 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.outline import Outline
@@ -22,7 +25,8 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.log import BY_FOLDER, Log, log_of
+from parquet_bloom.search.index import Evidence, Index
+from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.together import Stretch, Together
@@ -80,6 +84,7 @@ class Search:
     """A predicate over the files of a source. Iterating gives one FileResult or one error a file, in order.
 
     log            of these files, where it was asked before
+    index          that is asked before files are opened
     columns, leaf  names beside the predicate's that the first file must have, see hold_names
     visit          more that is read of each file while it is open; its value is FileResult.visited
     reads_rows     files on other storages in which rows may match stay open, with what was read of them, as far as
@@ -87,7 +92,14 @@ class Search:
     opened         these files, by id(DataFile)
     """
 
-    def __init__(self, found: ResolvedSource, predicate: Any, options: Options, log: Log | None = None) -> None:
+    def __init__(
+        self,
+        found: ResolvedSource,
+        predicate: Any,
+        options: Options,
+        log: Log | None = None,
+        index: Index | None = None,
+    ) -> None:
         self.predicate = as_predicate(predicate)
         self.found, self.files = found, found.files
         self.log = log_of(found.snapshot) if log is None else log
@@ -107,11 +119,13 @@ class Search:
         self.reads_rows = False
         self.opened: dict[int, OpenFile] = {}
         self._spare_bytes = _KEPT_BYTES
+        self._index = index
+        self._evidence: Evidence | None = None
 
     def of(self, files: Sequence[DataFile]) -> Search:
         """The same over some of a table's files."""
         snapshot = replace(self.found.snapshot, files=cast("list[TableFile]", list(files)))
-        return Search(replace(self.found, snapshot=snapshot), self.predicate, self.options)
+        return Search(replace(self.found, snapshot=snapshot), self.predicate, self.options, index=self._index)
 
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
@@ -137,6 +151,7 @@ class Search:
                 yield self._try(self.files[here])
                 here += 1
                 continue
+            self.ask_index()
             together = together or Together(self)
             several = list(takewhile(_is_local, self.files[here : here + together.most]))
             last = None
@@ -147,10 +162,11 @@ class Search:
                     yield found
                 last = found
             here += len(several)
+        self.ask_index()
         others = self.files[here:]
-        results = in_order(self._try, (one for one in others if self.log.exclusion(one) is None))
-        for one in others:  # those that the log excludes take no place among the ones that are opened
-            excluded = self.log.exclusion(one)
+        results = in_order(self._try, (one for one in others if self._exclusion(one) is None))
+        for one in others:  # those that the log or an index excludes take no place among the ones that are opened
+            excluded = self._exclusion(one)
             yield FileResult(one, excluded=excluded) if excluded is not None else next(results)()
 
     def ask_log(self) -> None:
@@ -197,8 +213,36 @@ class Search:
             outcome = partition_outcome(self.question(self._first.leaves, data_file))
             if not outcome & TRUE:
                 return FileResult(data_file, excluded=BY_FOLDER)
-        excluded = self.log.exclusion(data_file)
+        excluded = self._exclusion(data_file)
         return FileResult(data_file, excluded=excluded) if excluded is not None else None
+
+    def _exclusion(self, data_file: DataFile) -> Exclusion | None:
+        """Why the log, or an index, excludes a file unopened; None where neither does."""
+        excluded = self.log.exclusion(data_file)
+        return excluded if excluded is not None or self._evidence is None else self._evidence.exclusion(data_file)
+
+    def ask_index(self) -> None:
+        """Ask the index of this search about all files, once names have a meaning. Raises StaleIndexError."""
+        if self._index is not None and self._evidence is None and self._first is not None:
+            self._evidence = self._index.evidence(self)
+            if (note := self._evidence.note) is not None:
+                logger.warning(note)
+
+    @property
+    def first(self) -> FirstFile | None:
+        """The columns that names mean; None before the first file is searched."""
+        return self._first
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on tables that the files have to do with, and on what an index could not be asked for."""
+        of_index = None if self._evidence is None else self._evidence.note
+        return [*self.found.notes, *([of_index] if of_index is not None else [])]
+
+    def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
+        """The row groups, of n, that an index closes in an open file; None where it says nothing."""
+        found = None if self._evidence is None else self._evidence.closed(data_file, version_token)
+        return found if found is not None and len(found) == n else None
 
     def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
         cache = self.options.cache
@@ -208,6 +252,9 @@ class Search:
         outline = self.log.outline(outline, data_file)
         self._note(outline, data_file)
         question = self.question(outline.leaves, data_file)
+        self.ask_index()  # of the first file's columns, if this is it
+        if (closed := self.closed(data_file, source.version_token, outline.n_row_groups)) is not None:
+            question = replace(question, closed=closed)
         decision = decide(partial(ask, source), outline, question)
         searched = FileResult(
             data_file,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
 
@@ -57,6 +57,9 @@ class Searching(Protocol):
         """As Search has it."""
 
     def question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
+        """As Search has it."""
+
+    def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
         """As Search has it."""
 
 
@@ -256,6 +259,7 @@ class Together:
         if outline is None:
             return
         files = [group.files[i] for i in numbers]
+        question = replace(question, closed=self._closed(files, outline))
         filters = _JoinedFilters(files, outline, tails)
         decision = decide(filters, outline, question)
         decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)
@@ -263,6 +267,18 @@ class Together:
         for number, (i, file) in enumerate(zip(numbers, files, strict=True)):
             if number not in alone and self._is_pinned(file):
                 places[group.places[i]] = decided, number
+
+    def _closed(self, files: Sequence[TailFile], outline: JoinedOutline) -> NDArray[np.bool_] | None:
+        """The row groups of joined files that an index closes; None where it closes none."""
+        counts = np.diff(outline.firsts).tolist()
+        parts = [
+            self._search.closed(file.data_file, file.version_token, n) for file, n in zip(files, counts, strict=True)
+        ]
+        if all(part is None for part in parts):
+            return None
+        return np.concatenate(
+            [np.zeros(n, bool) if part is None else part for part, n in zip(parts, counts, strict=True)]
+        )
 
     def _is_pinned(self, opened: TailFile) -> bool:
         """Whether it is the file that its source has seen before, if it holds its files to that."""

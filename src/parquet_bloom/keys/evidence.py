@@ -1,0 +1,229 @@
+"""A key index as evidence: which row groups of which files a predicate closes.
+
+    files of the search -> covered ones, by segment                             coverage
+    predicate -> only its parts over indexed columns and folders' keys; all other parts may give anything
+    for each segment, schema and folder: bind -> bounds and null counts -> entries of the literals' hashes -> closed
+
+A file is covered if it is the one that was indexed: by its version token, or in a table by its entry in the log. Of a
+table files are recognised by their names alone, because a name in a table's log has one content for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom.errors import FileError, RequestError, StaleIndexError
+from parquet_bloom.format.final import RULE
+from parquet_bloom.format.outline import Outline, Slot
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.statistics import (
+    ColumnStatistics,
+    all_null_statistics,
+    one_value_statistics,
+    unknown_statistics,
+)
+from parquet_bloom.keys.coverage import Covered, coverage_of
+from parquet_bloom.keys.manifest import Segment, SegmentColumn
+from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Schema, Term, bind, terms_of
+from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, probes_of, term_masks
+from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
+from parquet_bloom.search.evidence import partition_value
+from parquet_bloom.search.index import Asking
+from parquet_bloom.search.log import Exclusion
+from parquet_bloom.storage.paths import DataFile, Partitions
+
+if TYPE_CHECKING:
+    from parquet_bloom.keys.index import KeyIndex
+
+BY_INDEX = Exclusion("index", "the index denies the value in all of its row groups")
+Flags = NDArray[np.bool_]
+
+
+class KeyEvidence:
+    """What a key index says of the files of one search.
+
+    covered    how many of the files it knows
+    problems   parts of the index that cannot be used, in words: their columns are no evidence
+    """
+
+    def __init__(self, index: KeyIndex, search: Asking) -> None:
+        """Raises StaleIndexError for an index of none of the files."""
+        self._index, self._search = index, search
+        self.problems: list[str] = []
+        self._closed: dict[int, tuple[DataFile, Flags]] = {}
+        self._excluded: set[int] = set()
+        self._coverage = coverage_of(index, search.found)
+        self.covered = len(self._coverage.known)
+        if search.files and not self.covered:
+            raise StaleIndexError(index.path, self._coverage.reason)
+        for (number, schema, _), members in self._groups().items():
+            segment = index.manifest.segments[number]
+            try:
+                self._ask(segment, schema, members)
+            except FileError as error:
+                self._note(str(error))
+            except RequestError:
+                continue  # the search says what is wrong with the predicate
+
+    def exclusion(self, file: DataFile) -> Exclusion | None:
+        """As search.index.Evidence has it."""
+        return BY_INDEX if id(file) in self._excluded else None
+
+    def closed(self, file: DataFile, version_token: object) -> Flags | None:
+        """As search.index.Evidence has it."""
+        found = self._closed.get(id(file))
+        return found[1] if found is not None and self._coverage.is_same(file, version_token) else None
+
+    @property
+    def note(self) -> str | None:
+        """One line on what the index could not be asked for; None where it could be asked for all."""
+        unknown = len(self._search.files) - self.covered
+        lines = list(dict.fromkeys(self.problems))
+        if unknown:
+            lines.append(f"{unknown:,} of {len(self._search.files):,} files are not covered, or changed since")
+        return f"{self._index.path}: " + "; ".join(lines) + "; these are read as without an index" if lines else None
+
+    def _note(self, problem: str) -> None:
+        self.problems.append(problem)
+
+    def _groups(self) -> dict[tuple[int, int, Any], list[Covered]]:
+        """Files that are decided together: (segment, schema, what the log and the folders say) -> file, its number."""
+        groups: dict[tuple[int, int, Any], list[Covered]] = {}
+        log = self._search.log
+        for one in self._coverage.known:
+            # A table's file may have columns of names of its own, which the log tells.
+            own = (log.outcome(one.file), getattr(one.file, "fields", ())) if log.has_log else one.file.partitions
+            groups.setdefault((one.segment, one.schema, own), []).append(one)
+        return groups
+
+    def _ask(self, segment: Segment, schema: int, members: Sequence[Covered]) -> None:
+        search, first_file = self._search, members[0].file
+        leaves = self._named(segment, schema, first_file)
+        there = [
+            (number, leaves[at])
+            for number, at in segment.schemas[schema].columns.items()
+            if leaves[at].path and segment.column(number) is not None
+        ]
+        own = [replace(leaf, index=i) for i, (_, leaf) in enumerate(there)]
+        columns = [number for number, _ in there]
+        tree = _known_parts(search.predicate, leaves, {leaf.path for leaf in own}, search.keys)
+        if isinstance(tree, Unknown):
+            return
+        first = search.first if search.first is not None and search.first.leaves else None
+        bound = bind(tree, Schema(tuple(own), search.keys, first, strict=False))
+        if not any(not isinstance(term, Opaque) and term.leaf.index >= 0 for term in terms_of(bound)):
+            return
+        listing = self._index.listing(segment)
+        numbers = np.array([one.number for one in members], np.intp)
+        whole = len(numbers) == len(listing) and (numbers == np.arange(len(numbers))).all()
+        counts = listing.first[numbers + 1] - listing.first[numbers]
+        ends = np.cumsum(counts)
+        places = None if whole else np.arange(ends[-1]) + np.repeat(listing.first[numbers] - (ends - counts), counts)
+        outcomes = self._outcomes(bound, segment, columns, first_file.partitions, places)
+        outcomes &= np.uint8(search.log.outcome(first_file))
+        closed = (outcomes & TRUE) == 0
+        falls = np.logical_and.reduceat(closed, ends - counts)
+        some = np.logical_or.reduceat(closed, ends - counts)
+        for i in np.flatnonzero(some).tolist():
+            one = members[i]
+            if falls[i] and one.is_sure:
+                self._excluded.add(id(one.file))
+            self._closed[id(one.file)] = one.file, closed[ends[i] - counts[i] : ends[i]]
+
+    def _named(self, segment: Segment, schema: int, file: DataFile) -> tuple[Leaf, ...]:
+        """The leaves of a file's schema under the names of the source."""
+        kept = segment.schemas[schema]
+        elements = list(kept.elements)
+        slots = np.empty((Slot.COUNT, 0, len(kept.leaves)), np.int64)
+        outline = Outline(b"", 0, kept.leaves, FileMetaData(schema=elements), np.empty(0, np.int64), slots)
+        return self._search.log.outline(outline, file).leaves
+
+    def _outcomes(
+        self,
+        bound: Bound,
+        segment: Segment,
+        columns: Sequence[int],
+        partitions: Partitions,
+        places: NDArray[np.int64] | None,
+    ) -> Masks:
+        """The outcomes of a predicate in places of a segment; None: in all of them."""
+        nan = self._search.options.nan
+        n = segment.places if places is None else len(places)
+        masks = []
+        for term in terms_of(bound):
+            if isinstance(term, Opaque):
+                masks.append(np.full(n, ANY, np.uint8))
+            elif term.leaf.index < 0:
+                value = partition_value(term.leaf, partitions)
+                known = all_null_statistics(n) if value is None else one_value_statistics(n, value)
+                masks.append(term_masks(term, known, nan))
+            else:
+                masks.append(self._term(term, segment, columns[term.leaf.index], places))
+        return combine(bound, masks, n)
+
+    def _term(self, term: Term, segment: Segment, number: int, places: NDArray[np.int64] | None) -> Masks:
+        assert not isinstance(term, Opaque)
+        statistics = self._index.listing(segment).statistics(number, term.leaf)
+        if places is not None:
+            statistics = _taken(statistics, places)
+        mask = term_masks(term, statistics, self._search.options.nan)
+        column = segment.column(number)
+        if column is None or not isinstance(term, Members | Interval | Element):
+            return mask
+        admitted = self._admitted(term, segment, column)
+        if admitted is None:
+            return mask
+        if places is not None:
+            admitted = admitted[places]
+        return np.where(admitted, mask, denied(term, mask)).astype(np.uint8)
+
+    def _admitted(self, term: Term, segment: Segment, column: SegmentColumn) -> Flags | None:
+        """The places that may hold one of a term's literals: bool[places]; None where they cannot be sought."""
+        probes = probes_of(term, unknown_statistics(1), 0, self._search.options.range_values)
+        if probes is None:
+            return None
+        hashes = np.array([RULE.hash_value(plain) for plain in probes], np.uint64)
+        admitted = np.zeros(segment.places, bool)
+        try:
+            admitted[self._index.find(segment, column, hashes)[1]] = True
+        except FileError as error:
+            self._note(str(error))
+            return None
+        return admitted
+
+
+def _taken(of: ColumnStatistics, at: NDArray[np.int64]) -> ColumnStatistics:
+    return ColumnStatistics(
+        of.some_null[at],
+        of.some_value[at],
+        of.nan_free[at],
+        of.lower[at],
+        of.upper[at],
+        of.has_lower[at],
+        of.has_upper[at],
+    )
+
+
+def _known_parts(
+    tree: Predicate, leaves: Sequence[Leaf], indexed: set[tuple[str, ...]], keys: Sequence[Leaf]
+) -> Predicate:
+    """The predicate with parts over other columns, of which the index knows nothing, as Unknown."""
+    if isinstance(tree, And | Or):
+        return type(tree)(tuple(_known_parts(part, leaves, indexed, keys) for part in tree.parts))
+    if isinstance(tree, Not):
+        return Not(_known_parts(tree.part, leaves, indexed, keys))
+    if isinstance(tree, Unknown):
+        return Unknown(tree.text, tree.reason)  # its names may be columns of the data
+    if any(key.path == tree.path for key in keys):
+        return tree
+    # A name means the one leaf at or below it (predicates.bind), among all of the file's leaves, indexed or not.
+    under = [leaf for leaf in leaves if leaf.path and leaf.path[: len(tree.path)] == tree.path]
+    if len(under) == 1 and under[0].path in indexed:
+        return tree
+    return Unknown(str(tree), "the index knows nothing of this column")

@@ -1,0 +1,179 @@
+"""A key index that is open: its manifest, the listings of its segments, and its parts as far as they were asked.
+
+A process keeps the indexes that it has opened last. What is read of one is read once: a manifest, a listing with the
+bounds of the columns that were asked, and the footers of parts. Entries are read anew for each question.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.keys.entries import U64, Part, prefixes
+from parquet_bloom.keys.evidence import KeyEvidence
+from parquet_bloom.keys.listing import Listing
+from parquet_bloom.keys.manifest import NAME, Manifest, Segment, SegmentColumn, from_json
+from parquet_bloom.options import PathLike
+from parquet_bloom.search.index import Asking
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import Stores
+
+_OPEN_INDEXES = 8
+_OPEN_PARTS = 256  # of one index
+
+
+class KeyIndex:
+    """An index, at the moment when its manifest was read.
+
+    path      of its folder, or URI
+    manifest  that it had
+    requests, bytes_read  of all its files so far
+    """
+
+    def __init__(self, where: PathLike) -> None:
+        """Raises StorageError, DamagedFileError, RequestError."""
+        self._store, path = Stores().locate(os.fspath(where))
+        self._path = path.rstrip("/")
+        self.path = str(self._store.location(self._path))
+        with OpenFile(self._location(NAME)) as source:
+            self.version = source.version_token
+            self.manifest: Manifest = from_json(source.read(0, source.size), source.path)
+            self.requests, self.bytes_read = source.requests, source.bytes_read
+        self._listings: dict[str, Listing] = {}
+        self._parts: OrderedDict[str, Part] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of its files; it may be asked again."""
+        with self._lock:
+            while self._parts:
+                self._forget()
+
+    def _location(self, name: str) -> Location:
+        return self._store.location(f"{self._path}/{name}")
+
+    def is_current(self) -> bool:
+        """Whether its manifest is still the one that was read."""
+        with OpenFile(self._location(NAME)) as source:
+            return self.version is not None and source.version_token == self.version
+
+    @cached_property
+    def names(self) -> dict[str, tuple[int, int]]:
+        """Path of a file -> its segment, and its number there. Raises DamagedFileError, StorageError."""
+        found: dict[str, tuple[int, int]] = {}
+        for number, segment in enumerate(self.manifest.segments):
+            found |= {path: (number, file) for file, path in enumerate(self.listing(segment).paths)}
+        return found
+
+    def listing(self, segment: Segment) -> Listing:
+        """The places of a segment. Raises DamagedFileError, StorageError."""
+        with self._lock:
+            found = self._listings.get(segment.id)
+            if found is None:
+                found = self._listings[segment.id] = Listing(self._location(segment.listing_name), segment)
+                self.requests += found.requests
+                self.bytes_read += found.bytes_read
+            return found
+
+    def find(self, segment: Segment, column: SegmentColumn, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """The places that may hold values.
+
+        hashes   XXH64 of each: uint64[n], in any order
+        returns  for each pair the number of the hash, and the place
+        Raises DamagedFileError, StorageError.
+        """
+        wanted, number_of = np.unique(prefixes(hashes, column.bits), return_inverse=True)
+        pairs = list(self._find(segment, column, wanted))
+        numbers = np.concatenate([np.empty(0, np.intp), *(one for one, _ in pairs)])
+        places = np.concatenate([np.empty(0, np.int32), *(one for _, one in pairs)])
+        if len(wanted) == len(hashes):  # each hash is one that is wanted: its number, by turning the order round
+            back = np.empty(len(hashes), np.intp)
+            back[number_of] = np.arange(len(hashes))
+            return back[numbers], places
+        # Several hashes begin with the same bits.
+        order = np.argsort(number_of, kind="stable")
+        counts = np.bincount(number_of, minlength=len(wanted))
+        firsts = np.cumsum(counts) - counts
+        repeats = counts[numbers]
+        ends = np.cumsum(repeats)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - repeats, repeats)
+        return order[np.repeat(firsts[numbers], repeats) + within], np.repeat(places, repeats)
+
+    def _find(
+        self, segment: Segment, column: SegmentColumn, wanted: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32]]]:
+        partition_of = wanted >> (column.bits - column.partition_bits)
+        for partition in np.unique(partition_of).tolist():
+            first, stop = np.searchsorted(partition_of, [partition, partition + 1]).tolist()
+            if not column.parts[partition].rows:
+                continue
+            with self._lock:
+                part = self._part(segment, column, partition)
+                before = part.requests, part.bytes_read
+                numbers, places = part.find(wanted[first:stop])
+                self.requests += part.requests - before[0]
+                self.bytes_read += part.bytes_read - before[1]
+            yield numbers + first, places
+
+    def _part(self, segment: Segment, column: SegmentColumn, partition: int) -> Part:
+        name = segment.part_name(column.number, partition)
+        part = self._parts.get(name)
+        if part is None:
+            while len(self._parts) >= _OPEN_PARTS:
+                self._forget()
+            part = self._parts[name] = Part(self._location(name), column.parts[partition], segment.places)
+            self.requests += part.requests
+            self.bytes_read += part.bytes_read
+        self._parts.move_to_end(name)
+        return part
+
+    def _forget(self) -> None:
+        _, part = self._parts.popitem(last=False)
+        part.close()
+
+    def evidence(self, search: Asking) -> KeyEvidence:
+        """As search.index.Index has it."""
+        return KeyEvidence(self, search)
+
+
+_opened: OrderedDict[str, KeyIndex] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _forget_all() -> None:
+    """In a forked child: a lock that another thread of the parent had will never be let go."""
+    global _opened, _lock
+    _opened, _lock = OrderedDict(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def open_key_index(where: PathLike) -> KeyIndex:
+    """Open an index, or take the one that this process has open, if its manifest is still the same.
+
+    Raises StorageError, DamagedFileError; RequestError for a newer version of the format.
+    """
+    key = os.path.abspath(os.fspath(where)) if "://" not in os.fspath(where) else os.fspath(where)
+    with _lock:
+        known = _opened.get(key)
+        if known is not None and known.is_current():
+            _opened.move_to_end(key)
+            return known
+        found = KeyIndex(where)
+        _opened[key] = found
+        _opened.move_to_end(key)
+        while len(_opened) > _OPEN_INDEXES:
+            _opened.popitem(last=False)
+        return found

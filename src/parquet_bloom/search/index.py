@@ -1,0 +1,97 @@
+"""Indexes as evidence: what a search asks of an index, whatever its kind.
+
+    index= of a function -> open_index: the kind is found out -> Index
+    Search               -> Index.evidence: once, over all files -> Evidence
+    each file            -> exclusion: it is not opened; or closed: which of its row groups need not be read
+
+Evidence is about certain absence: a row group is closed if the predicate is TRUE for no row of it. It never says that
+one is, and what it does not know it leaves open.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.arguments import several
+from parquet_bloom.errors import RequestError
+from parquet_bloom.search.log import Exclusion, Log
+
+if TYPE_CHECKING:
+    from parquet_bloom.format.schema import Leaf
+    from parquet_bloom.predicates.bind import FirstFile
+    from parquet_bloom.predicates.tree import Predicate
+    from parquet_bloom.search.options import Options
+    from parquet_bloom.source.source import ResolvedSource
+    from parquet_bloom.storage.paths import DataFile
+
+MANIFEST = "manifest.json"  # what a key index has in its folder, and a zone index has not
+
+
+class Asking(Protocol):
+    """The parts of search.search.Search that an index is asked with.
+
+    keys   the columns of folders' names
+    first  the columns that names mean; None: nothing is known of them yet
+    """
+
+    predicate: Predicate
+    found: ResolvedSource
+    files: Sequence[DataFile]
+    log: Log
+    options: Options
+    keys: tuple[Leaf, ...]
+
+    @property
+    def first(self) -> FirstFile | None:
+        """As above."""
+
+
+class Evidence(Protocol):
+    """What an index says of the files of one search."""
+
+    @property
+    def note(self) -> str | None:
+        """What the index could not be asked for, in one line; None where it could be asked for all."""
+
+    def exclusion(self, file: DataFile) -> Exclusion | None:
+        """Why no row of a file can match; None where one may."""
+
+    def closed(self, file: DataFile, version_token: object) -> NDArray[np.bool_] | None:
+        """Which row groups of an open file hold no row that matches: bool[row groups]; None where nothing is known.
+
+        version_token  of the file, as it was opened
+        """
+
+
+class Index(Protocol):
+    """An index that was opened."""
+
+    def evidence(self, search: Asking) -> Evidence:
+        """Ask it about all files of a search. Raises StaleIndexError for an index of none of them."""
+
+
+def is_key_index(where: Any) -> bool:
+    """Whether a key index is named: a folder with a manifest, or a URI."""
+    many = several(where)
+    if len(many) != 1 or not isinstance(many[0], str | os.PathLike):
+        return False
+    text = os.fspath(many[0])
+    return "://" in text or os.path.isfile(os.path.join(text, MANIFEST))
+
+
+def key_index(where: Any) -> Index:
+    """Open a key index. Raises StorageError, DamagedFileError; RequestError for another kind."""
+    if not is_key_index(where):
+        shown = ", ".join(str(one) for one in several(where))
+        raise RequestError(
+            f"{shown}: no key index ({MANIFEST} is not in it); a zone index is for functions that read rows"
+        )
+    [where] = several(where)
+    opened = importlib.import_module("parquet_bloom.keys.index").open_key_index  # a room above this one
+    return cast(Index, opened(where))
