@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom.format.outline import Outline, Slot
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.keys.build import below, name_of
+from parquet_bloom.keys.manifest import SegmentSchema
+from parquet_bloom.search.log import Log
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.version_token import LocalToken, StoreToken, proves
@@ -129,3 +134,11 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
 
 def _schema(index: KeyIndex, segment: int, number: int) -> int:
     return int(index.listing(index.manifest.segments[segment]).schema[number])
+
+
+def named_leaves(schema: SegmentSchema, log: Log, file: DataFile) -> tuple[Leaf, ...]:
+    """The leaves of a file's schema under the names of its source; see search.log.Log.outline."""
+    leaves = schema.leaves
+    slots = np.empty((Slot.COUNT, 0, len(leaves)), np.int64)
+    outline = Outline(b"", 0, leaves, FileMetaData(schema=list(schema.elements)), np.empty(0, np.int64), slots)
+    return log.outline(outline, file).leaves

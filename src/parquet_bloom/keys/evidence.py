@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import FileError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
-from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import (
     ColumnStatistics,
@@ -28,7 +26,7 @@ from parquet_bloom.format.statistics import (
     one_value_statistics,
     unknown_statistics,
 )
-from parquet_bloom.keys.coverage import Covered, coverage_of
+from parquet_bloom.keys.coverage import Covered, coverage_of, named_leaves
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
 from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Schema, Term, bind, terms_of
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, probes_of, term_masks
@@ -104,7 +102,7 @@ class KeyEvidence:
 
     def _ask(self, segment: Segment, schema: int, members: Sequence[Covered]) -> None:
         search, first_file = self._search, members[0].file
-        leaves = self._named(segment, schema, first_file)
+        leaves = named_leaves(segment.schemas[schema], search.log, first_file)
         there = [
             (number, leaves[at])
             for number, at in segment.schemas[schema].columns.items()
@@ -135,14 +133,6 @@ class KeyEvidence:
             if falls[i] and one.is_sure:
                 self._excluded.add(id(one.file))
             self._closed[id(one.file)] = one.file, closed[ends[i] - counts[i] : ends[i]]
-
-    def _named(self, segment: Segment, schema: int, file: DataFile) -> tuple[Leaf, ...]:
-        """The leaves of a file's schema under the names of the source."""
-        kept = segment.schemas[schema]
-        elements = list(kept.elements)
-        slots = np.empty((Slot.COUNT, 0, len(kept.leaves)), np.int64)
-        outline = Outline(b"", 0, kept.leaves, FileMetaData(schema=elements), np.empty(0, np.int64), slots)
-        return self._search.log.outline(outline, file).leaves
 
     def _outcomes(
         self,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, RequestError
@@ -97,9 +98,7 @@ def keys_for(values: Any, leaf: Leaf, strict: bool = False) -> Keys:
     text = leaf.physical == BYTE_ARRAY and domain == "bytes"
     if array is not None and text and has_any_length(array.type):
         stored = array.cast(pa.large_binary()).unique().drop_null().sort()
-        order = np.empty(len(stored), object)
-        order[:] = stored.to_pylist()
-        return Keys(stored, order, hash_array(stored))
+        return Keys(stored, _as_objects(stored.to_pylist()), hash_array(stored))
     return _one_by_one(values if array is None else array, leaf, strict)
 
 
@@ -117,47 +116,111 @@ def _as_array(values: Any) -> pa.Array | None:
 def _integers(array: pa.Array, leaf: Leaf) -> Keys:
     # Keys that the column's type cannot have go before the cast, which would wrap them.
     numbers = array.drop_null().to_numpy(zero_copy_only=False)
-    low, high = limits(leaf) or (0, 0)
-    kind = np.iinfo(numbers.dtype)
-    if kind.min < low or kind.max > high:
-        numbers = numbers[(numbers >= low) & (numbers <= high)]
-    numbers = np.sort(numbers)
+    kept = _within_type(numbers, leaf)
+    numbers = np.sort(numbers if kept is None else numbers[kept])
     differs = numbers[1:] != numbers[:-1]
     if not differs.all():  # np.unique takes ten times as long
         numbers = numbers[np.concatenate([[True], differs])]
-    # In the order of the column, which is unsigned where its lowest value is 0; and as its bits lie in the file.
-    width = leaf.width
-    order = numbers.astype(np.uint64 if low == 0 else np.int64, copy=False)
-    bits = order.astype(f"<u{width}" if low == 0 else f"<i{width}", copy=False)
-    stored = pa.array(bits.view(f"<i{width}"))
+    order, stored = _stored_integers(numbers, leaf)
     return Keys(stored, order, hash_array(stored))
+
+
+def _within_type(numbers: NDArray[Any], leaf: Leaf) -> NDArray[np.bool_] | None:
+    """Which integers a column's type can have; None: all."""
+    low, high = limits(leaf) or (0, 0)
+    kind = np.iinfo(numbers.dtype)
+    return (numbers >= low) & (numbers <= high) if kind.min < low or kind.max > high else None
+
+
+def _stored_integers(numbers: NDArray[Any], leaf: Leaf) -> tuple[NDArray[Any], pa.Array]:
+    """Integers in a column's order, which is unsigned where its lowest value is 0; and as their bits lie in the file."""
+    unsigned, width = (limits(leaf) or (0, 0))[0] == 0, leaf.width
+    order = numbers.astype(np.uint64 if unsigned else np.int64, copy=False)
+    bits = order.astype(f"<u{width}" if unsigned else f"<i{width}", copy=False)
+    return order, pa.array(bits.view(f"<i{width}"))
 
 
 def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
     probes: dict[bytes, Any] = {}
     for value in values:
-        try:
-            literal = as_literal(literal_of(value) if isinstance(value, pa.Scalar) else value)
-        except OutOfReachError as error:
-            return _open(str(error))
-        if literal is None:
-            continue
-        found = operand(literal, leaf)
-        if found.misfit and strict:
-            raise misfit_error(literal, leaf)
-        if not found.known or (not found.never and found.probes is None):
-            return _open(found.reason)
-        if not found.never:
-            probes.update((plain, found.lower) for plain in found.probes or ())
+        own = _probes_of(value, leaf, strict)
+        if isinstance(own, str):
+            return _open(own)
+        probes.update(own)
     pairs = sorted(probes.items(), key=lambda pair: (pair[1], pair[0]))
     stored = pa.array([plain for plain, _ in pairs], pa.large_binary())
-    order = np.empty(len(pairs), object)
-    order[:] = [filter_range for _, filter_range in pairs]
-    return Keys(stored, order, hash_array(stored))
+    return Keys(stored, _as_objects([order for _, order in pairs]), hash_array(stored))
+
+
+def _probes_of(value: Any, leaf: Leaf, strict: bool) -> dict[bytes, Any] | str:
+    """PLAIN bytes that a key may have in a column -> its place in the order; or why its meaning is not certain."""
+    try:
+        literal = as_literal(literal_of(value) if isinstance(value, pa.Scalar) else value)
+    except OutOfReachError as error:
+        return str(error)
+    if literal is None:
+        return {}
+    found = operand(literal, leaf)
+    if found.misfit and strict:
+        raise misfit_error(literal, leaf)
+    if not found.known or (not found.never and found.probes is None):
+        return found.reason
+    return {} if found.never else dict.fromkeys(found.probes or (), found.lower)
 
 
 def _open(reason: str) -> Keys:
     return Keys(pa.array([], pa.binary()), np.empty(0, object), np.empty(0, np.uint64), True, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedKeys:
+    """Keys as one column stores them, each with its number among those that were given.
+
+    keys     of a column; several may be of one number, as the two zeros are
+    numbers  int64[n]
+    """
+
+    keys: Keys
+    numbers: Integers
+
+
+def numbered_keys(array: pa.Array, leaf: Leaf, first: Leaf) -> NumberedKeys:
+    """Cast keys to a column, and say which is which; keys that it cannot hold are left out.
+
+    array  distinct keys, without NULL
+    first  the column in the first file of the data set, where it may have another type
+    Raises RequestError for a key that cannot be compared with the column, or whose meaning for it is not certain.
+    """
+    if not same_type(leaf, first) and not same_kind(leaf, first):
+        raise RequestError(f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file")
+    if leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64) and pa.types.is_integer(array.type):
+        numbers = array.to_numpy(zero_copy_only=False)
+        kept = _within_type(numbers, leaf)
+        which = np.arange(len(numbers)) if kept is None else np.flatnonzero(kept)
+        which = which[np.argsort(numbers[which])]
+        order, stored = _stored_integers(numbers[which], leaf)
+        return NumberedKeys(Keys(stored, order, hash_array(stored)), which)
+    if leaf.physical == BYTE_ARRAY and domain_of(leaf) == "bytes" and has_any_length(array.type):
+        values = array.cast(pa.large_binary())
+        which = pc.sort_indices(values).to_numpy().astype(np.int64)
+        stored = values.take(pa.array(which))
+        return NumberedKeys(Keys(stored, _as_objects(stored.to_pylist()), hash_array(stored)), which)
+    found: list[tuple[Any, bytes, int]] = []
+    for number, value in enumerate(array):
+        own = _probes_of(value, leaf, strict=True)
+        if isinstance(own, str):
+            raise RequestError(f"{leaf.name}: {own}")
+        found += [(order, plain, number) for plain, order in own.items()]
+    found.sort()
+    stored = pa.array([plain for _, plain, _ in found], pa.large_binary())
+    numbers = np.array([number for _, _, number in found], np.int64)
+    return NumberedKeys(Keys(stored, _as_objects([order for order, _, _ in found]), hash_array(stored)), numbers)
+
+
+def _as_objects(values: list[Any]) -> NDArray[Any]:
+    order = np.empty(len(values), object)
+    order[:] = values
+    return order
 
 
 def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> list[int | None]:
@@ -230,6 +293,32 @@ def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | N
     except (FilterFormatError, DamagedFileError):
         return None
     return int(np.count_nonzero(admitted)) if count else int(admitted.any())
+
+
+def admitted_keys(
+    source: OpenFile, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True
+) -> Iterator[tuple[int, NDArray[np.intp], float]]:
+    """The keys that each row group may hold, by bounds and then by its whole filter.
+
+    yields  row group, positions among the keys, and how many keys that are not there its filter admits on average
+    """
+    statistics = statistics_of(outline, leaf)
+    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
+    some = (outline.rows > 0) & statistics.some_value & (first < last)
+    filters = StoredFilters(source)
+    for group in np.flatnonzero(some).tolist():
+        positions = np.arange(first[group], last[group])
+        stored = filters.queried(group, leaf) if use_filters and leaf.refusal is None else None
+        if stored is None:
+            yield group, positions, 0.0
+            continue
+        try:
+            bloom = stored.evidence()
+            found = bloom.might_contain_array(keys.stored[int(first[group]) : int(last[group])])
+        except (FilterFormatError, DamagedFileError):
+            yield group, positions, 0.0
+            continue
+        yield group, positions[found], bloom.fpp * len(positions)
 
 
 @dataclass(frozen=True, slots=True)

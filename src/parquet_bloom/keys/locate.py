@@ -1,0 +1,382 @@
+"""Where keys are: the row groups of files that may hold each of up to ten million keys, for joins and upserts.
+
+keys, distinct -> as the column stores them, by type                     search.keys
+files that an index covers -> hashes -> entries -> places                one sorted merge, no file is opened
+other files -> footer -> bounds -> whole filters                         side by side on other storages
+verify: the column of these row groups is decoded, and compared
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from parquet_bloom.arguments import refuse_unknown
+from parquet_bloom.errors import FileChangedError, FileError, RefusedTypeError, RequestError, StaleIndexError
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.schema import Leaf, find_leaf, split_path
+from parquet_bloom.format.values import type_of
+from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
+from parquet_bloom.keys.index import KeyIndex, open_key_index
+from parquet_bloom.options import PathLike
+from parquet_bloom.predicates.tree import And
+from parquet_bloom.search.keys import NumberedKeys, admitted_keys, numbered_keys
+from parquet_bloom.search.options import Options, SearchOptions
+from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.search import Search
+from parquet_bloom.source.source import ResolvedSource, resolved_files, source_of
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.remote import in_order
+from parquet_bloom.storage.table_folders import RAW_FILES
+
+Integers = NDArray[np.int64]
+METADATA = b"parquet_bloom"  # of the table's schema: how it was found, as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Places of one file: for each pair the number of a key and a row group, int64[n] both.
+
+    is_same  whether a version token is that of the file that was searched, or indexed
+    """
+
+    file: DataFile
+    is_same: Callable[[object], bool]
+    keys: Integers
+    groups: Integers
+    first_row: Integers
+    rows: Integers
+
+
+@dataclass(slots=True)
+class _Facts:
+    """How places were found.
+
+    covered, searched  files that the index answered for, and files that were opened
+    expected_false     pairs that are expected to be there by chance
+    note               what the index could not be asked for
+    """
+
+    covered: int = 0
+    searched: int = 0
+    expected_false: float = 0.0
+    note: str | None = None
+
+
+def locate(
+    source: PathLike | Sequence[PathLike],
+    column: str,
+    keys: Any,
+    index: PathLike | None = None,
+    *,
+    verify: bool = False,
+    filesystem: Any = None,
+    **options: Unpack[SearchOptions],
+) -> pa.Table:
+    """Find the row groups that may hold each of many keys.
+
+    source   a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
+    column   of the keys
+    keys     an Arrow array, or anything that pyarrow makes one of; NULLs are left out, and each key counts once
+    index    folder of a key index: files that it covers are not opened. Without one filters are asked, and row groups
+             without a filter may hold every key within their bounds
+    verify   read the column of these row groups: only those that do hold a key are left, with the numbers of its rows;
+             rows that a table has deleted do not count
+    options  see SearchOptions
+
+    returns  a table sorted by file, row group and key: `key`, `file`, `row_group`, `first_row` of the row group in the
+             file, `rows` that it has, `deletes`: whether a table has deleted rows of the file; with verify also
+             `row_numbers`, lists of rows in the file. The metadata of its schema has `parquet_bloom`: JSON with
+             covered and searched files, and the pairs that are expected to be there by chance
+
+    Raises UnknownColumnError, FileError; RequestError for keys that cannot be compared with the column;
+    StaleIndexError for an index of other data; TableFormatError for files of a table without raw_files.
+    """
+    refuse_unknown("locate", options, SearchOptions)
+    wanted = _distinct(keys)
+    found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
+    found.raise_failed()
+    how = Options.of(options)
+    search = Search(found, And(()), how)
+    if any(key.path == split_path(column) for key in search.keys):
+        raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
+    first = _first_leaf(search, column)
+    casts = _Casts(wanted, first)
+    facts = _Facts()
+    places: list[_Found] = []
+    left: Sequence[DataFile] = found.files
+    if index is not None and found.files:
+        opened = open_key_index(index)
+        coverage = coverage_of(opened, found)
+        if not coverage.known:
+            raise StaleIndexError(opened.path, coverage.reason)
+        indexed = _indexed(opened, coverage, search, first, casts, facts)
+        places += indexed[0]
+        left = [one for one in found.files if id(one) not in indexed[1]]
+        facts.covered = len(found.files) - len(left)
+    facts.searched = len(left)
+    places += _searched(left, found, how, first, casts, facts)
+    numbers = {id(file): at for at, file in enumerate(found.files)}
+    places.sort(key=lambda one: numbers[id(one.file)])
+    return _table(wanted, places, facts, verify, casts, search, first)
+
+
+def _distinct(keys: Any) -> pa.Array:
+    """Keys as an Arrow array, each once and without NULLs. Raises RequestError."""
+    try:
+        found = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys)
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        if isinstance(found, pa.ExtensionArray):
+            found = found.storage
+        if pa.types.is_dictionary(found.type):
+            found = found.dictionary_decode()
+        return found.unique().drop_null()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise RequestError(f"keys are no array of values of one type: {error}") from error
+
+
+def _first_leaf(search: Search, column: str) -> Leaf:
+    """The column, as the table or the first file that can be read has it. Raises UnknownColumnError, FileError."""
+    leaves: Sequence[Leaf] = search.log.leaves
+    if not search.log.has_log and search.files:
+        with OpenFile(search.files[0]) as source:
+            leaves = source.outline().leaves
+    found = find_leaf(leaves, column)
+    if found.refusal is not None:
+        raise RefusedTypeError(f"column {found.name}: {found.refusal}")
+    return found
+
+
+class _Casts:
+    """The keys as columns of several types store them, each type once."""
+
+    def __init__(self, wanted: pa.Array, first: Leaf) -> None:
+        self._wanted, self._first = wanted, first
+        self._known: dict[Any, NumberedKeys] = {}
+        self._lock = threading.Lock()
+
+    def to(self, leaf: Leaf) -> NumberedKeys:
+        """The keys as a column stores them. Raises RequestError."""
+        kind = type_of(leaf)
+        with self._lock:
+            if kind not in self._known:
+                self._known[kind] = numbered_keys(self._wanted, leaf, self._first)
+            return self._known[kind]
+
+
+# --- by an index ----------------------------------------------------------------------------------
+
+
+def _indexed(
+    index: KeyIndex, coverage: Coverage, search: Search, first: Leaf, casts: _Casts, facts: _Facts
+) -> tuple[list[_Found], set[int]]:
+    """The places of files that an index covers, and the ids of these files."""
+    answered: set[int] = set()
+    found: list[_Found] = []
+    groups: dict[tuple[int, int, Any], list[Covered]] = {}
+    for one in coverage.known:
+        if one.is_sure:
+            groups.setdefault((one.segment, one.schema, getattr(one.file, "fields", ())), []).append(one)
+    problems = []
+    for (number, schema, _), members in groups.items():
+        segment = index.manifest.segments[number]
+        try:
+            leaves = named_leaves(segment.schemas[schema], search.log, members[0].file)
+            at = next((leaf.index for leaf in leaves if leaf.path == first.path), None)
+            numbered = next((n for n, leaf in segment.schemas[schema].columns.items() if leaf == at), None)
+            column = None if numbered is None else segment.column(numbered)
+            if at is None or column is None:
+                continue
+            keys = casts.to(leaves[at])
+            positions, places = index.find(segment, column, keys.keys.hashes)
+            listing = index.listing(segment)
+            first_row, rows = listing.rows
+        except FileError as error:
+            problems.append(str(error))
+            continue
+        of_file: dict[int, Covered] = {one.number: one for one in members}
+        files = listing.file_of[places]
+        order = np.lexsort((positions, places))
+        positions, places, files = positions[order], places[order], files[order]
+        cuts = np.flatnonzero(np.diff(files)) + 1
+        for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(files)], strict=True):
+            if start == stop or int(files[start]) not in of_file:
+                continue
+            one = of_file[int(files[start])]
+            some = places[start:stop].astype(np.int64)
+            own = keys.numbers[positions[start:stop]]
+            group = some - listing.first[one.number]
+            is_same = partial(coverage.is_same, one.file)
+            found.append(_Found(one.file, is_same, own, group, first_row[some], rows[some]))
+        answered |= {id(one.file) for one in members}
+        share = sum(int(listing.first[one.number + 1] - listing.first[one.number]) for one in members)
+        facts.expected_false += len(keys.numbers) * column.false_places * share / max(1, listing.places)
+    if problems:
+        facts.note = "; ".join(dict.fromkeys(problems)) + "; these files are searched as without an index"
+    return found, answered
+
+
+# --- by filters -----------------------------------------------------------------------------------
+
+
+def _searched(
+    files: Sequence[DataFile], found: ResolvedSource, how: Options, first: Leaf, casts: _Casts, facts: _Facts
+) -> Iterator[_Found]:
+    """The places of files that are opened. Raises the first file's error: no place may be missing in silence."""
+    if not files:
+        return
+    search = Search(found, And(()), how).of(files) if found.has_log else Search(resolved_files(files), And(()), how)
+
+    def ask(source: OpenFile, file: FileResult) -> tuple[_Found, float] | None:
+        outline = file.outline
+        assert outline is not None
+        leaf = next((one for one in outline.leaves if one.path == first.path), None)
+        if leaf is None:
+            _refuse_constant(search, file, outline, first, casts)
+            return None
+        keys = casts.to(leaf)
+        false = 0.0
+        numbers, groups = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for group, positions, by_chance in admitted_keys(source, outline, leaf, keys.keys, how.use_filters):
+            numbers.append(np.sort(keys.numbers[positions]))
+            groups.append(np.full(len(positions), group, np.int64))
+            false += by_chance
+        of = np.concatenate(groups)
+        rows = outline.rows
+        is_same = partial(operator.eq, source.version_token)
+        found = _Found(file.file, is_same, np.concatenate(numbers), of, (np.cumsum(rows) - rows)[of], rows[of])
+        return found, false
+
+    search.visit = ask
+    for one in search:
+        if isinstance(one, tuple):
+            raise one[1]
+        if one.visited is not None:
+            facts.expected_false += one.visited[1]
+            yield one.visited[0]
+
+
+def _refuse_constant(search: Search, file: FileResult, outline: Outline, first: Leaf, casts: _Casts) -> None:
+    """Raise RequestError for a file that lacks the column, where its rows have a value all the same."""
+    absent = search.log.absent(first, outline.n_row_groups, file.file)
+    if absent.some_value.any():
+        reason = f"has no column {first.name}, whose value the log of the table has"
+        raise RequestError(f"{file.file}: {reason}; a predicate in check or read_table finds such rows")
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def _table(
+    wanted: pa.Array,
+    places: Sequence[_Found],
+    facts: _Facts,
+    verify: bool,
+    casts: _Casts,
+    search: Search,
+    first: Leaf,
+) -> pa.Table:
+    row_numbers: list[pa.Array] = []
+    if verify:
+        if first.repeated:
+            raise RequestError(f"{first.name} is a list, and an element has no row number; leave verify away")
+        local = all(one.file.is_local for one in places)
+
+        def check(one: _Found) -> tuple[_Found, pa.Array]:
+            return _verified(one, wanted, casts, search, first)
+
+        checked = [result() for result in in_order(check, places, 0 if local else None)]
+        places, row_numbers = [one for one, _ in checked], [rows for _, rows in checked]
+    files = [str(one.file) for one in places]
+    counts = [len(one.keys) for one in places]
+    numbers = _joined([one.keys for one in places])
+    named = pa.array(files, pa.string()).take(pa.array(np.repeat(np.arange(len(files)), counts)))
+    deleted = pa.array([one.file.deletes is not None for one in places], pa.bool_())
+    columns = {
+        "key": wanted.take(pa.array(numbers)),
+        "file": named,
+        "row_group": pa.array(_joined([one.groups for one in places]).astype(np.int32)),
+        "first_row": pa.array(_joined([one.first_row for one in places])),
+        "rows": pa.array(_joined([one.rows for one in places])),
+        "deletes": deleted.take(pa.array(np.repeat(np.arange(len(files)), counts))),
+    }
+    if verify:
+        kind = pa.list_(pa.int64())
+        columns["row_numbers"] = pa.chunked_array(row_numbers, kind).combine_chunks()
+    words = {
+        "covered": facts.covered,
+        "searched": facts.searched,
+        "expected_false": 0.0 if verify else facts.expected_false,
+        "note": facts.note,
+    }
+    return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(words).encode()})
+
+
+def _joined(parts: Sequence[Integers]) -> Integers:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _verified(one: _Found, wanted: pa.Array, casts: _Casts, search: Search, first: Leaf) -> tuple[_Found, pa.Array]:
+    """The places of a file that do hold their keys, and for each the numbers of the rows: list<int64>."""
+    with OpenFile(one.file) as source:
+        if not one.is_same(source.version_token):
+            raise FileChangedError(one.file, "was changed since it was searched; ask again")
+        outline = search.log.outline(source.outline(), one.file)
+        leaf = next((leaf for leaf in outline.leaves if leaf.path == first.path), None)
+        if leaf is None:
+            raise StaleIndexError(one.file, f"has no column {first.name}")
+        keys = casts.to(leaf)
+        stored = keys.keys.stored
+        as_bytes = not pa.types.is_integer(stored.type)
+        reader = ColumnReader(source, source.outline().leaves[leaf.index])
+        deleted = one.file.deletes.positions() if one.file.deletes is not None else np.empty(0, np.int64)
+        starts = np.cumsum(outline.rows) - outline.rows
+        found: list[tuple[Integers, Integers, int]] = []
+        for group in np.unique(one.groups).tolist():
+            at = int(starts[group])
+            numbers, rows = [], []
+            for batch in reader.batches(group):
+                hits = pc.index_in(_plain(batch) if as_bytes else batch, stored)
+                here = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
+                numbers.append(keys.numbers[hits.drop_null().to_numpy()])
+                rows.append(here + at)
+                at += len(batch)
+            row, number = _joined(rows), _joined(numbers)
+            lives = ~np.isin(row, deleted)
+            found.append((number[lives], row[lives], group))
+    keys_of: list[int] = []
+    groups: list[int] = []
+    lists: list[list[int]] = []
+    for number, row, group in found:
+        order = np.lexsort((row, number))
+        number, row = number[order], row[order]
+        cuts = np.flatnonzero(np.diff(number)) + 1
+        keys_of += number[[0, *cuts.tolist()]].tolist() if len(number) else []
+        lists += [part.tolist() for part in np.split(row, cuts)] if len(number) else []
+        groups += [group] * (len(cuts) + 1 if len(number) else 0)
+    of = np.array(groups, np.int64)
+    kept = _Found(one.file, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of])
+    return kept, pa.array(lists, pa.list_(pa.int64()))
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Physical values as their PLAIN bytes, so that the two zeros differ and a NaN equals itself."""
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        width = array.type.bit_width // 8
+        values = np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False))
+        raw = pa.Array.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(values)])
+        array = pc.if_else(array.is_valid(), raw, pa.scalar(None, raw.type))
+    return array.cast(pa.large_binary())
