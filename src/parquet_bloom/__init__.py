@@ -12,7 +12,8 @@
     dataset          for DuckDB, DataFusion and others    status           which columns lack or lost filters
     scan_polars      for Polars                           bench, engines   what engines gain, who uses filters
     count, prune     how many rows, which row groups      write_report     one HTML page about files
-                                                          set_limits       of memory and footers
+    build_index      a key index beside the data          locate           the row groups of many keys
+    update_index     bring it up to date                  set_limits       of memory and footers
 
 Source(paths) is files or a table as a value: one listing, or one version, for several questions; the functions are
 its methods. Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
@@ -76,6 +77,9 @@ if TYPE_CHECKING:
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
+    from parquet_bloom.keys.build import IndexedColumn, KeyIndexReport, build_index
+    from parquet_bloom.keys.locate import locate
+    from parquet_bloom.keys.update import UpdateReport, update_index
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
@@ -110,6 +114,8 @@ _HOMES = {
     "FilterWriter": "edit.write",
     "FooterCache": "search.options",
     "Gain": "advice.survey",
+    "IndexedColumn": "keys.build",
+    "KeyIndexReport": "keys.build",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
     "NewFileOptions": "edit.write",
@@ -126,6 +132,7 @@ _HOMES = {
     "Source": "api",
     "StatusReport": "filters.status",
     "TableCommit": "edit.reports",
+    "UpdateReport": "keys.update",
     "Verdicts": "search.check",
     "VerifiedFile": "filters.verify",
     "VerifiedFilter": "filters.verify",
@@ -134,17 +141,20 @@ _HOMES = {
     "WriterOptions": "edit.write",
     "advise": "advice.advise",
     "bench": "trials.bench",
+    "build_index": "keys.build",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
     "engines": "trials.ask",
     "inspect": "filters.inspect",
+    "locate": "keys.locate",
     "prune": "read",
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "change",
     "scan_polars": "polars_scan",
     "status": "filters.status",
+    "update_index": "keys.update",
     "verify": "filters.verify",
     "write_report": "report.page.page",
     "write_table": "edit.write",
@@ -164,6 +174,9 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "status",
     "remove_filters",
     "write_table",
+    "build_index",
+    "update_index",
+    "locate",
     "advise",
     "bench",
     "engines",
@@ -193,8 +206,10 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "FilterWriter",
     "FooterCache",
     "Gain",
+    "IndexedColumn",
     "InspectReport",
     "Interval",
+    "KeyIndexReport",
     "Limits",
     "NewFileOptions",
     "Outcomes",
@@ -213,6 +228,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "StatusReport",
     "TableCommit",
     "TableOptions",
+    "UpdateReport",
     "Verdicts",
     "VerifiedFile",
     "VerifiedFilter",

@@ -49,7 +49,8 @@ class Source(Pinned):
     raw_files    also files of an Iceberg, Delta or Hudi table, whatever its log says of them
     catalog_properties, allow_roots  of a table, as the functions have them
     cache        a FooterCache: footers that its questions share
-    index        a zone index of the source, its folder, or several: for the methods that read or count rows
+    index        a key index of the source, for all methods that search; or a zone index, its folder, or several: for
+                 the methods that read or count rows
 
     All questions are about one listing, or one version of the table, until `refresh`. A file that was replaced or
     written to after a question opened it is a FileChangedError for the next: a chmod, a new hard link and filters
@@ -83,8 +84,9 @@ class Source(Pinned):
     def check(self, predicate: Any, **options: Unpack[AskOptions]) -> Verdicts:
         """Check which row groups can match: parquet_bloom.check."""
         from parquet_bloom.search.check import check
+        from parquet_bloom.search.index import key_index_of
 
-        return check(self._self, predicate, **self._asking(options))
+        return check(self._self, predicate, index=key_index_of(self.index), **self._asking(options))
 
     def prune(
         self,
@@ -139,6 +141,13 @@ class Source(Pinned):
         from parquet_bloom.polars_scan import scan_polars
 
         return scan_polars(self._self, index=self.index, **self._asking(options))
+
+    def locate(self, column: str, keys: Any, *, verify: bool = False, **options: Unpack[AskOptions]) -> pa.Table:
+        """The row groups that may hold each of many keys: parquet_bloom.locate."""
+        from parquet_bloom.keys.locate import locate
+        from parquet_bloom.search.index import key_index_of
+
+        return locate(self._self, column, keys, key_index_of(self.index), verify=verify, **self._asking(options))
 
     # --- filters ----------------------------------------------------------------------------------
 

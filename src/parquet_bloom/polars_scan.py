@@ -38,7 +38,7 @@ def scan_polars(
     source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them; or one table, as
                 read_table has it
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    index       a zone index, as read_table has it
+    index       as read_table has it
     options     see SearchOptions; `nan` stays "largest", as Polars compares
 
     The rows are those of polars.scan_parquet over the same files, whatever the predicate: Polars filters them. A part

@@ -62,8 +62,9 @@ def read_table(
                 None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
     filters     pyarrow's name of `predicate`
-    index       a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only
-                pages that hold rows of its surviving zones are read
+    index       the folder of a key index (build_index): files in which it denies the predicate are not opened. Or a
+                zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only pages
+                that hold rows of its surviving zones are read
     options     see SearchOptions
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that

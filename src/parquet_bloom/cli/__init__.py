@@ -43,6 +43,7 @@ _COMMANDS = (
     "status",
     "check",
     "read",
+    "locate",
     "advise",
     "engines",
     "bench",
@@ -60,7 +61,7 @@ class _Commands(Commands):
 
     sections: ClassVar[Mapping[str, Sequence[str]]] = {
         "Make filters": ("advise", "add", "remove"),
-        "Use filters": ("check", "read"),
+        "Use filters": ("check", "read", "locate"),
         "Look at filters": ("status", "inspect", "verify", "report", "bench", "engines"),
     }
 

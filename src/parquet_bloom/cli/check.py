@@ -35,6 +35,7 @@ _SHORT = 60  # characters of names in a line of text
 @click.command("check", cls=Command)
 @click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... PREDICATE")
 @click.option("--explain", is_flag=True, help="What is read and why, then the rest by reason; --all: a line each.")
+@click.option("--index", type=FILE, metavar="DIR", help="A key index: files in which it denies all are not opened.")
 @raw_files_option
 @table_options
 @range_option
@@ -46,6 +47,7 @@ _SHORT = 60  # characters of names in a line of text
 def command(
     sources: tuple[str, ...],
     explain: bool,
+    index: str | None,
     range_values: int,
     min_skipped: float | None,
     output_format: str,
@@ -74,6 +76,7 @@ def command(
         verdicts = check(
             sources,
             predicate,
+            index=index,
             range_values=range_values,
             progress=watch.files,
             **options,

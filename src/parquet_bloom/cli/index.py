@@ -1,4 +1,4 @@
-"""`parquet-bloom index`: library calls of parquet_bloom.lance."""
+"""`parquet-bloom index`: library calls of parquet_bloom.keys and parquet_bloom.lance."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from parquet_bloom.cli import key_index
 from parquet_bloom.cli.common import (
     all_option,
     complain,
@@ -20,6 +21,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Commands
+from parquet_bloom.cli.key_index import only_for
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.options import ReadOptions
@@ -46,44 +48,82 @@ _root_option = click.option(
 
 @click.group("index", cls=Commands)
 def command() -> None:
-    """Zone indexes beside the data, as Lance has them.
+    """Indexes beside the data: key indexes, and zone indexes as Lance has them.
 
-    They are for data that must not be touched, or for steps finer than row groups. INDEX is a bloomfilter.lance, a
-    folder of them, or a Lance data set that has such indexes. Needs pylance (extra `lance`).
+    A key index says which row groups of many files hold a value; it is a folder with a manifest.json. A zone index is
+    for steps finer than row groups; INDEX is then a bloomfilter.lance, a folder of them, or a Lance data set that has
+    such indexes, and pylance is needed (extra `lance`).
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
+    parquet-bloom check events/ "trace_id = '4bf92f3577b34da6'" --index events-index/
     """
 
 
 @command.command("build")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @indexed_columns_option
-@click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows a zone.")
-@click.option("--probability", type=float, default=0.00057, show_default=True, metavar="P", help="False positives.")
-@click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")
+@click.option("--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The index.")
+@click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="The folder of the index.")
+@click.option(
+    "--false-places",
+    type=click.FloatRange(0, min_open=True),
+    metavar="F",
+    help="Of keys: row groups that a lookup meets by chance; default 0.05.",
+)
+@click.option("--root", type=FILE, metavar="DIR", help="Of keys: names of files are kept below it.")
+@click.option("--dry-run", is_flag=True, help="Of keys: say how large it would be at most; write nothing.")
+@click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
+@click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
-@click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
+@click.option(
+    "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Of lance: do not wait for the disk."
+)
 @raw_files_option
 @table_options
 @json_option
 def build(
     data: tuple[str, ...],
     columns: tuple[str, ...],
-    items: int,
-    probability: float,
+    kind: str,
     output: str,
+    false_places: float | None,
+    root: str | None,
+    dry_run: bool,
+    items: int | None,
+    probability: float | None,
     overwrite: bool,
     sync: bool,
     as_json: bool,
     **options: Unpack[ReadOptions],
 ) -> int:
-    """Build an index over columns of Parquet files or folders, of the files of a table, or of one Lance data set.
+    """Build an index over columns of Parquet files or folders, or of the files of a table.
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
     parquet-bloom index build delta:lake/events --column trace_id -o events-index/
+    parquet-bloom index build events/ --kind lance --column trace_id -o events-zones/
+
+    A build of keys that was killed goes on when it is started again. --kind lance also takes one Lance data set; it
+    writes DIR/<column>/bloomfilter.lance.
     """
+    if kind == "keys":
+        only_for(
+            "lance", {"--items": items is not None, "--probability": probability is not None, "--no-sync": not sync}
+        )
+        wanted = 0.05 if false_places is None else false_places
+        return key_index.build(
+            data,
+            columns,
+            output,
+            root=root,
+            false_places=wanted,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            as_json=as_json,
+            options=options,
+        )
+    only_for("keys", {"--false-places": false_places is not None, "--root": root is not None, "--dry-run": dry_run})
     from parquet_bloom.report.text import plural, size
     from parquet_bloom.zones.build import build_index
 
@@ -92,8 +132,8 @@ def build(
             data,
             columns,
             output,
-            items=items,
-            probability=probability,
+            items=8192 if items is None else items,
+            probability=0.00057 if probability is None else probability,
             overwrite=overwrite,
             sync=sync,
             progress=watch.files,
@@ -110,16 +150,42 @@ def build(
     return 0
 
 
-@command.command("inspect")
-@click.argument("file", type=FILE, metavar="FILE")
-@all_option
+@command.command("update")
+@click.argument("index", type=FILE, metavar="INDEX")
+@click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
+@raw_files_option
+@table_options
 @json_option
-def inspect(file: str, show_all: bool, as_json: bool) -> int:
-    """Show what an index file holds: its metadata and its zones, the first fifty of them without --all.
+def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[ReadOptions]) -> int:
+    """Bring a key index up to date: new files are decoded, gone ones leave, segments merge.
 
     \b
-    parquet-bloom index inspect events-index/trace_id/bloomfilter.lance
+    parquet-bloom index update events-index/ events/
+
+    DATA are named again, as an index opens no file by names of its own.
     """
+    return key_index.update(index, data, as_json, options)
+
+
+@command.command("inspect")
+@click.argument("file", type=FILE, metavar="INDEX")
+@click.option(
+    "--data", multiple=True, type=FILE, metavar="DATA", help="Of keys: say how many of their files it covers."
+)
+@all_option
+@raw_files_option
+@table_options
+@json_option
+def inspect(file: str, data: tuple[str, ...], show_all: bool, as_json: bool, **options: Unpack[ReadOptions]) -> int:
+    """Show what an index holds: a key index its columns and segments, a zone index the first fifty zones, or --all.
+
+    \b
+    parquet-bloom index inspect events-index/ --data events/
+    parquet-bloom index inspect events-zones/trace_id/bloomfilter.lance
+    """
+    if key_index.is_key_index(file):
+        return key_index.inspect(file, data, as_json, options)
+    only_for("keys", {"--data": data})
     from parquet_bloom.zones.verify import inspect_index
 
     info = inspect_index(file)
@@ -223,20 +289,38 @@ def query(
 @command.command("verify")
 @click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX...")
 @click.option(
-    "--data", multiple=True, type=FILE, metavar="DATA", help="The data, where they are not those the index names."
+    "--data", multiple=True, type=FILE, metavar="DATA", help="The data; of a zone index, where it does not name them."
 )
+@click.option("--all-files", is_flag=True, help="Of keys: decode all files, and not 16 at random.")
 @_column_option
 @_type_option
 @_root_option
+@raw_files_option
+@table_options
 @json_option
 def verify(
-    index: tuple[str, ...], data: tuple[str, ...], column: str | None, kind: str | None, root: str | None, as_json: bool
+    index: tuple[str, ...],
+    data: tuple[str, ...],
+    all_files: bool,
+    column: str | None,
+    kind: str | None,
+    root: str | None,
+    as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
-    """Hold an index against every row of its data. Exit status 1 if it is wrong: it would cost rows.
+    """Hold an index against its data. Exit status 1 if it is wrong: it would cost rows, or is damaged.
+
+    A zone index is held against every row. Of a key index all entries are read, and some files decoded again.
 
     \b
-    parquet-bloom index verify events-index/
+    parquet-bloom index verify events-index/ --data events/
+    parquet-bloom index verify events-zones/
     """
+    if len(index) == 1 and key_index.is_key_index(index[0]):
+        if not data:
+            raise click.UsageError("--data names the files of a key index, which opens none by names of its own")
+        return key_index.verify(index[0], data, all_files, as_json, options)
+    only_for("keys", {"--all-files": all_files, "--raw-files": options.get("raw_files")})
     from parquet_bloom.report.text import plural
     from parquet_bloom.zones.verify import verify_index
 

@@ -49,7 +49,7 @@ class _ReadKeywords(ReadOptions):
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
 @click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
 @click.option(
-    "--index", "indexes", multiple=True, type=FILE, metavar="INDEX", help="A zone index of these files, or a folder."
+    "--index", "indexes", multiple=True, type=FILE, metavar="INDEX", help="A key index of these files, or a zone index."
 )
 @raw_files_option
 @table_options
@@ -75,7 +75,8 @@ def command(
     parquet-bloom read delta:lake/events@0 --where "user.id = 42"
 
     The last argument is the predicate, SQL text, unless it is a file, folder, glob, table or URI. What was skipped is
-    printed on stderr. With --index only pages that hold rows of surviving zones are read.
+    printed on stderr. With a key index (--index) files in which it denies the predicate are not opened; with a zone
+    index only pages that hold rows of surviving zones are read.
     """
     from parquet_bloom.read import scan_of
     from parquet_bloom.report import rows, skipping
@@ -91,7 +92,7 @@ def command(
         scan = scan_of(
             sources,
             where,
-            index=list(indexes) or None,
+            index=indexes[0] if len(indexes) == 1 else list(indexes) or None,
             progress=watch.files,
             **options,
         )

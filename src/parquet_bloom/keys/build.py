@@ -30,7 +30,6 @@ from parquet_bloom.errors import (
     EXISTS,
     ConflictError,
     DamagedFileError,
-    ParquetBloomError,
     RefusedTypeError,
     RequestError,
     StorageError,
@@ -56,7 +55,6 @@ from parquet_bloom.keys.manifest import (
     SegmentColumn,
     SegmentSchema,
     bits_of,
-    from_json,
     partition_bits_of,
     place_bits_of,
     schema_bytes,
@@ -64,7 +62,8 @@ from parquet_bloom.keys.manifest import (
 )
 from parquet_bloom.limits import limits
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.output.atomic_file import local_target, new_output
+from parquet_bloom.output.atomic_file import AtomicFile, local_target, new_output
+from parquet_bloom.output.folder import lock
 from parquet_bloom.search.evidence import partition_keys
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
@@ -76,8 +75,10 @@ from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.storage.workers import chain_results, processors
 
+WRITER = f"parquet-bloom {__version__}"
 FALSE_PLACES = 0.05  # of a lookup over everything
 _ENTRY_COPIES = 4  # an entry takes 8 bytes, and sorting and cutting take it some times more
+_PART_BYTES, _PLACE_BYTES = 4096, 100  # of a file's footer, and of a row group in a listing, at most
 _AHEAD = 4  # row groups of a file that are decoded ahead
 
 
@@ -160,12 +161,28 @@ def below(name: str, root: str) -> str:
     return name[len(root) + 1 :] if name.startswith(root + "/") else name
 
 
-def _plan(found: ResolvedSource, columns: Sequence[str], root: str, false_places: float) -> Plan:
-    """Read footers. Raises UnknownColumnError, RefusedTypeError, FileError."""
-    files = [one for one in found.files if one.stored]
+def plan_of(
+    found: ResolvedSource,
+    files: Sequence[DataFile],
+    columns: Sequence[str],
+    root: str,
+    false_places: float,
+    paths: Sequence[tuple[str, ...]] | None = None,
+) -> Plan:
+    """Read footers.
+
+    files    of the source, those to index
+    columns  names and patterns
+    paths    in the place of these, the columns of an index by number, as the source calls them
+    Raises UnknownColumnError, RefusedTypeError, FileError.
+    """
     names = found.names
     hidden = {key.path for key in partition_keys(one.partitions for one in files)} if not found.has_log else set()
-    selected: list[Leaf] | None = select_leaves(names.leaves, columns, None) if found.has_log else None
+    selected: Sequence[Leaf] | None = None
+    if paths is not None:
+        selected = [Leaf(number, path, 0) for number, path in enumerate(paths)]
+    elif found.has_log:
+        selected = select_leaves(names.leaves, columns, None)
     plan = Plan(root, [], [], 0)
     planned: list[PlannedFile] = []
 
@@ -211,8 +228,6 @@ def _plan(found: ResolvedSource, columns: Sequence[str], root: str, false_places
         known = {n: statistics_of(found_outline, leaf) for n, leaf in leaves.items()}
         listed = ListedFile(below(name_of(file), root), 0, found_outline.rows.copy(), values, known)
         planned.append(PlannedFile(file, schema_bytes(elements), leaves, listed, token))
-    if not planned:
-        raise RequestError("there is no row group to index")
     by_kind: dict[tuple[Any, ...], list[PlannedFile]] = {}
     for one in planned:
         by_kind.setdefault(one.kind, []).append(one)
@@ -280,7 +295,7 @@ def _decode(one: PlannedFile, first_place: int, packings: dict[int, Packing]) ->
 # --- a build that may be killed -------------------------------------------------------------------
 
 
-class _Journal:
+class Journal:
     """The steps of a build that are done, a line of JSON each. The first line names the plan that they belong to."""
 
     def __init__(self, folder: str, plan: str) -> None:
@@ -325,7 +340,7 @@ def _content_words(contents: dict[int, Content]) -> dict[str, Any]:
     return {str(number): [list(one.crc32), one.token] for number, one in contents.items()}
 
 
-def _build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Meter, journal: _Journal) -> Segment:
+def build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Meter, journal: Journal) -> Segment:
     """Build one segment, or what is missing of it. Raises FileError."""
     numbers = list(planned.packings)
     packings = [planned.packings[number] for number in numbers]
@@ -374,7 +389,7 @@ def _build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Me
     return Segment(planned.id, len(listed), planned.places, rows, listing, tuple(planned.schemas), tuple(columns))
 
 
-def _sort(planned: PlannedSegment, done: int, sorter: Sorter, threads: int, meter: Meter, journal: _Journal) -> None:
+def _sort(planned: PlannedSegment, done: int, sorter: Sorter, threads: int, meter: Meter, journal: Journal) -> None:
     """Decode the files from number `done` on. A line of the journal says which of them are in runs."""
     firsts = np.cumsum([0, *(len(one.listed.rows) for one in planned.files)]).tolist()
     columns = {number: at for at, number in enumerate(planned.packings)}
@@ -446,7 +461,7 @@ class KeyIndexReport(Result):
         return table_of(IndexedColumn, self.columns)
 
 
-def build_key_index(
+def build_index(
     source: PathLike | Sequence[PathLike],
     columns: str | Sequence[str],
     output: PathLike,
@@ -480,7 +495,7 @@ def build_key_index(
     Raises RefusedTypeError, UnknownColumnError, RequestError, FileError; TypeError for an option that there is not;
     TableFormatError for files of a table without raw_files.
     """
-    refuse_unknown("build_key_index", options, ReadOptions)
+    refuse_unknown("build_index", options, ReadOptions)
     begun = time.perf_counter()
     named = column_names(columns, "columns")
     if not named:
@@ -492,66 +507,99 @@ def build_key_index(
     found = where.resolve(refuses=RAW_FILES)
     found.raise_failed()
     _refuse_among_data(folder, where, found)
-    there = os.path.join(folder, NAME)
-    old = _old_manifest(there, overwrite) if not dry_run else None
+    if not dry_run and not overwrite and os.path.lexists(os.path.join(folder, NAME)):
+        raise StorageError(os.path.join(folder, NAME), EXISTS)
     top = os.fspath(root).rstrip("/") if root is not None else _root(where, found)
-    plan = _plan(found, named, top, false_places)
+    plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
+    if not plan.segments:
+        raise RequestError("there is no row group to index")
     report = KeyIndexReport(folder, passed_over=plan.empty)
     if dry_run:
         _estimate(plan, report)
         report.seconds = time.perf_counter() - begun
         return report
-    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-    journal = _Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
-    segments = [_build_segment(segment, folder, threads or processors(), meter, journal) for segment in plan.segments]
-    manifest = Manifest(
-        int(time.time()),
-        f"parquet-bloom {__version__}",
-        top,
-        found.snapshot.table if found.has_log else "",
-        found.snapshot.identity if found.has_log else "",
-        found.snapshot.version if found.has_log else "",
-        false_places,
-        tuple(plan.columns),
-        tuple(segments),
-    )
-    write_manifest(folder, manifest)
-    with _storing(folder):
-        shutil.rmtree(os.path.join(folder, "build"), ignore_errors=True)
-    if old is not None:
-        remove_segments(folder, {one.id for one in old.segments} - {one.id for one in segments}, len(old.columns))
-    _fill(report, manifest)
+    with locked(folder):
+        manifest = _built(plan, found, folder, top, false_places, overwrite, threads or processors(), progress)
+    fill(report, manifest)
     report.seconds = time.perf_counter() - begun
     return report
 
 
-def write_manifest(folder: str, manifest: Manifest) -> None:
-    """Put a manifest in the place of the old one, once it is on the disk. Raises StorageError."""
-    with new_output(os.path.join(folder, NAME), overwrite=True) as out:
-        out.write(to_json(manifest))
-
-
-def remove_segments(folder: str, gone: Collection[str], n_columns: int) -> None:
-    """Remove the files of segments that no manifest names."""
-    for name in gone:
-        shutil.rmtree(os.path.join(folder, "segments", name), ignore_errors=True)
-    for number in range(n_columns):
-        path = os.path.join(folder, "columns", str(number))
-        with suppress(OSError):
-            for entry in os.listdir(path):
-                if entry.partition("-")[0] in gone:
-                    os.unlink(os.path.join(path, entry))
-
-
-def _old_manifest(path: str, overwrite: bool) -> Manifest | None:
-    """The manifest that a build replaces. Raises StorageError where one is there and must stay."""
-    if not os.path.lexists(path):
-        return None
-    if not overwrite:
+def _built(
+    plan: Plan,
+    found: ResolvedSource,
+    folder: str,
+    root: str,
+    false_places: float,
+    overwrite: bool,
+    threads: int,
+    progress: ProgressCallback | None,
+) -> Manifest:
+    path = os.path.join(folder, NAME)
+    before = os.stat(path) if os.path.lexists(path) else None
+    if before is not None and not overwrite:
         raise StorageError(path, EXISTS)
-    with suppress(ParquetBloomError), _storing(path), open(path, "rb") as file:
-        return from_json(file.read(), path)
-    return None
+    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
+    journal = Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
+    segments = [build_segment(segment, folder, threads, meter, journal) for segment in plan.segments]
+    snapshot = found.snapshot
+    manifest = Manifest(
+        int(time.time()),
+        WRITER,
+        root,
+        snapshot.table if found.has_log else "",
+        snapshot.identity if found.has_log else "",
+        snapshot.version if found.has_log else "",
+        false_places,
+        tuple(plan.columns),
+        tuple(segments),
+    )
+    write_manifest(folder, manifest, before)
+    keep_only(folder, {one.id for one in segments})
+    return manifest
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """While an index is written: another process of this machine that wants to write to it waits.
+
+    Raises StorageError where the folder cannot be made.
+    """
+    with _storing(folder):
+        os.makedirs(folder, exist_ok=True)
+        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        lock(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+def write_manifest(folder: str, manifest: Manifest, before: os.stat_result | None) -> None:
+    """Put a manifest into an index, once it is on the disk.
+
+    before  of the one that it takes the place of; None: there is none
+    Raises ConflictError where there is another one by now, StorageError.
+    """
+    path = os.path.join(folder, NAME)
+    with AtomicFile(path, path if before else None, before is not None, True, replaces=before) as new:
+        with os.fdopen(os.dup(new.fd), "wb") as out:
+            out.write(to_json(manifest))
+        new.commit()
+
+
+def keep_only(folder: str, segments: Collection[str]) -> None:
+    """Remove the files of all other segments, and what a build left."""
+    shutil.rmtree(os.path.join(folder, "build"), ignore_errors=True)
+    with suppress(OSError):
+        for name in os.listdir(os.path.join(folder, "segments")):
+            if name not in segments:
+                shutil.rmtree(os.path.join(folder, "segments", name), ignore_errors=True)
+    for path, _, names in os.walk(os.path.join(folder, "columns")):
+        for name in names:
+            if name.partition("-")[0] not in segments:
+                with suppress(OSError):
+                    os.unlink(os.path.join(path, name))
 
 
 def _root(where: CallSource, found: ResolvedSource) -> str:
@@ -589,12 +637,12 @@ def _estimate(plan: Plan, report: KeyIndexReport) -> None:
                 own = sum(int(one.listed.values[number].sum()) for one in segment.files)
                 entries, bits = entries + own, max(bits, packing.bits)
                 # Differences of sorted hashes take some 3 bits more than their mean, places as many as their number.
-                spread = max(0.0, packing.bits - math.log2(max(own, 1))) + 3
-                size += int(own * (spread + packing.place_bits + 1) / 8)
+                spread = max(0.0, packing.bits - math.log2(max(own, 1))) + 3.5
+                size += int(own * (spread + packing.place_bits + 1.5) / 8) + (_PART_BYTES << packing.partition_bits)
                 false += own / 2.0**packing.bits
         report.columns.append(IndexedColumn(column.name, entries, bits, size, false))
     _count(report, plan)
-    report.bytes = sum(one.bytes for one in report.columns)
+    report.bytes = sum(one.bytes for one in report.columns) + _PLACE_BYTES * report.row_groups * len(plan.columns)
 
 
 def _count(report: KeyIndexReport, plan: Plan) -> None:
@@ -604,7 +652,8 @@ def _count(report: KeyIndexReport, plan: Plan) -> None:
     report.rows = sum(int(file.listed.rows.sum()) for one in plan.segments for file in one.files)
 
 
-def _fill(report: KeyIndexReport, manifest: Manifest) -> None:
+def fill(report: KeyIndexReport, manifest: Manifest) -> None:
+    """Say in a report what an index has."""
     for number, column in enumerate(manifest.columns):
         own = [one for segment in manifest.segments if (one := segment.column(number)) is not None]
         size = sum(part.size for one in own for part in one.parts)

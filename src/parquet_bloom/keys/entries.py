@@ -286,6 +286,14 @@ class Part:
             places.append(found[_ranges(left, counts)])
         return np.concatenate(numbers), np.concatenate(places)
 
+    def between(self, low: int, stop: int) -> Iterator[tuple[Integers, NDArray[np.int32]]]:
+        """The entries with hashes from `low` up to `stop`, in their order. Raises DamagedFileError."""
+        groups = np.flatnonzero((self.high >= low) & (self.low < stop))
+        for at in range(0, len(groups), _GROUPS_AT_ONCE):
+            hashes, places = self._entries(groups[at : at + _GROUPS_AT_ONCE].tolist())
+            inside = (hashes >= low) & (hashes < stop)
+            yield hashes[inside], places[inside]
+
     def _entries(self, groups: list[int]) -> tuple[Integers, NDArray[np.int32]]:
         table = read_rows(self._source, groups)
         hashes, places = (table.column(i).combine_chunks().to_numpy() for i in (0, 1))

@@ -42,7 +42,7 @@ class KeyIndex:
         self._store, path = Stores().locate(os.fspath(where))
         self._path = path.rstrip("/")
         self.path = str(self._store.location(self._path))
-        with OpenFile(self._location(NAME)) as source:
+        with OpenFile(self.location(NAME)) as source:
             self.version = source.version_token
             self.manifest: Manifest = from_json(source.read(0, source.size), source.path)
             self.requests, self.bytes_read = source.requests, source.bytes_read
@@ -59,12 +59,13 @@ class KeyIndex:
             while self._parts:
                 self._forget()
 
-    def _location(self, name: str) -> Location:
+    def location(self, name: str) -> Location:
+        """The place of a file of the index."""
         return self._store.location(f"{self._path}/{name}")
 
     def is_current(self) -> bool:
         """Whether its manifest is still the one that was read."""
-        with OpenFile(self._location(NAME)) as source:
+        with OpenFile(self.location(NAME)) as source:
             return self.version is not None and source.version_token == self.version
 
     @cached_property
@@ -80,7 +81,7 @@ class KeyIndex:
         with self._lock:
             found = self._listings.get(segment.id)
             if found is None:
-                found = self._listings[segment.id] = Listing(self._location(segment.listing_name), segment)
+                found = self._listings[segment.id] = Listing(self.location(segment.listing_name), segment)
                 self.requests += found.requests
                 self.bytes_read += found.bytes_read
             return found
@@ -125,13 +126,27 @@ class KeyIndex:
                 self.bytes_read += part.bytes_read - before[1]
             yield numbers + first, places
 
+    def entries(
+        self, segment: Segment, column: SegmentColumn, low: int, stop: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """The entries with hashes from `low` up to `stop`, in their order: hashes and places.
+
+        Raises DamagedFileError, StorageError.
+        """
+        shift = column.bits - column.partition_bits
+        for partition in range(low >> shift, min((stop - 1 >> shift) + 1, len(column.parts))):
+            if column.parts[partition].rows:
+                with self._lock:
+                    part = self._part(segment, column, partition)
+                yield from part.between(low, stop)
+
     def _part(self, segment: Segment, column: SegmentColumn, partition: int) -> Part:
         name = segment.part_name(column.number, partition)
         part = self._parts.get(name)
         if part is None:
             while len(self._parts) >= _OPEN_PARTS:
                 self._forget()
-            part = self._parts[name] = Part(self._location(name), column.parts[partition], segment.places)
+            part = self._parts[name] = Part(self.location(name), column.parts[partition], segment.places)
             self.requests += part.requests
             self.bytes_read += part.bytes_read
         self._parts.move_to_end(name)

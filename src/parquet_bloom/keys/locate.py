@@ -133,6 +133,12 @@ def locate(
     return _table(wanted, places, facts, verify, casts, search, first)
 
 
+def facts_of(found: pa.Table) -> dict[str, Any]:
+    """How a table of `locate` was found: covered, searched, expected_false, note."""
+    facts: dict[str, Any] = json.loads((found.schema.metadata or {})[METADATA])
+    return facts
+
+
 def _distinct(keys: Any) -> pa.Array:
     """Keys as an Arrow array, each once and without NULLs. Raises RequestError."""
     try:

@@ -27,6 +27,7 @@ from parquet_bloom._thrift.parquet.ttypes import FileMetaData, SchemaElement
 from parquet_bloom.errors import DamagedFileError, FooterError, RequestError
 from parquet_bloom.format import compact
 from parquet_bloom.format.schema import Leaf, leaves_of
+from parquet_bloom.format.values import type_of
 
 NAME = "manifest.json"
 KIND = "parquet-bloom key index"
@@ -129,6 +130,7 @@ class Segment:
     id       hexadecimal, of 16 digits
     files, places, rows  that it has
     listing  its files.parquet
+    revision of the listing: how often it was written anew
     columns  those of which some of its files have values
     """
 
@@ -139,15 +141,23 @@ class Segment:
     listing: PartFile
     schemas: tuple[SegmentSchema, ...]
     columns: tuple[SegmentColumn, ...]
+    revision: int = 0
 
     @property
     def listing_name(self) -> str:
         """The path of its listing below the index."""
-        return f"segments/{self.id}/files.parquet"
+        return f"segments/{self.id}/files{f'-{self.revision}' if self.revision else ''}.parquet"
 
     def part_name(self, column: int, partition: int) -> str:
         """The path of a part below the index."""
         return f"columns/{column}/{self.id}-{partition:05d}.parquet"
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """The types of its columns, which all of its files have; segments of one kind may merge."""
+        leaves = self.schemas[0].leaves if self.schemas else ()
+        columns = self.schemas[0].columns if self.schemas else {}
+        return tuple((number, type_of(leaves[at])) for number, at in sorted(columns.items()))
 
     def column(self, number: int) -> SegmentColumn | None:
         """The entries of a column; None where it has none."""
@@ -228,6 +238,7 @@ def _segment_words(segment: Segment) -> dict[str, Any]:
         "places": segment.places,
         "rows": segment.rows,
         "listing": _part_words(segment.listing),
+        "revision": segment.revision,
         "schemas": [_schema_words(one) for one in segment.schemas],
         "columns": [
             {
@@ -320,9 +331,8 @@ def _segment(words: Mapping[str, Any], n_columns: int) -> Segment:
     listing = _part(words["listing"])
     if listing.rows != places:
         raise ValueError("the listing of a segment has other places than the segment")
-    return Segment(
-        name, _int(words, "files", 0, _INT32), places, _int(words, "rows", 0, _INT64), listing, schemas, columns
-    )
+    files, rows = _int(words, "files", 0, _INT32), _int(words, "rows", 0, _INT64)
+    return Segment(name, files, places, rows, listing, schemas, columns, _int(words, "revision", 0, _INT32))
 
 
 def _schema(words: Mapping[str, Any], n_columns: int) -> SegmentSchema:

@@ -85,6 +85,11 @@ def is_key_index(where: Any) -> bool:
     return "://" in text or os.path.isfile(os.path.join(text, MANIFEST))
 
 
+def key_index_of(where: Any) -> Any:
+    """The name of a key index, of what a Source has; None where that is none, or a zone index."""
+    return several(where)[0] if where is not None and is_key_index(where) else None
+
+
 def key_index(where: Any) -> Index:
     """Open a key index. Raises StorageError, DamagedFileError; RequestError for another kind."""
     if not is_key_index(where):

@@ -133,7 +133,7 @@ def _within_type(numbers: NDArray[Any], leaf: Leaf) -> NDArray[np.bool_] | None:
 
 
 def _stored_integers(numbers: NDArray[Any], leaf: Leaf) -> tuple[NDArray[Any], pa.Array]:
-    """Integers in a column's order, which is unsigned where its lowest value is 0; and as their bits lie in the file."""
+    """Integers in a column's order, which is unsigned where its lowest value is 0; and as their bits lie in a file."""
     unsigned, width = (limits(leaf) or (0, 0))[0] == 0, leaf.width
     order = numbers.astype(np.uint64 if unsigned else np.int64, copy=False)
     bits = order.astype(f"<u{width}" if unsigned else f"<i{width}", copy=False)

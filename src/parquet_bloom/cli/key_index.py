@@ -1,0 +1,170 @@
+"""`parquet-bloom index` for key indexes: library calls of parquet_bloom.keys, and what is printed of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from parquet_bloom.cli.common import complain, print_json, quiet, say
+from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
+from parquet_bloom.report.text import headline
+
+if TYPE_CHECKING:
+    from parquet_bloom.keys.build import IndexedColumn, KeyIndexReport
+
+_DAY_S = 86_400
+
+
+def only_for(kind: str, given: dict[str, Any]) -> None:
+    """Raise click.UsageError for an option of the other kind of index."""
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"{name} is for --kind {kind}")
+
+
+def one_source(data: Sequence[str]) -> Any:
+    """Names of a command as functions take them: a table is named alone."""
+    return data[0] if len(data) == 1 else list(data)
+
+
+def build(
+    data: Sequence[str],
+    columns: Sequence[str],
+    output: str,
+    *,
+    root: str | None,
+    false_places: float,
+    overwrite: bool,
+    dry_run: bool,
+    as_json: bool,
+    options: ReadOptions,
+) -> int:
+    """Build a key index, and print its report."""
+    from parquet_bloom.keys.build import build_index
+
+    with Watch("index build", quiet=as_json) as watch:
+        report = build_index(
+            one_source(data),
+            list(columns),
+            output,
+            root=root,
+            false_places=false_places,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            progress=watch.files,
+            **options,
+        )
+    if as_json:
+        print_json("index-build-keys", report)
+        return 0
+    _print_report(report, " at most; nothing is written" if dry_run else "")
+    return 0
+
+
+def _print_report(report: KeyIndexReport, more: str = "") -> None:
+    from parquet_bloom.report.text import plural, size
+
+    of = f"{plural(report.row_groups, 'row group')} of {plural(report.files, 'file')}"
+    headline(report.path, f"{of}, {plural(report.rows, 'row')}, {size(report.bytes)}{more}", say)
+    _print_columns(report.columns)
+    if report.passed_over:
+        say(f"{plural(report.passed_over, 'file')} without row groups or without these columns: read as without it")
+    if not quiet() and report.seconds:
+        say(f"{report.seconds:.2f} s")
+
+
+def _print_columns(columns: Sequence[IndexedColumn]) -> None:
+    from parquet_bloom.report.text import print_table, size
+
+    if quiet():
+        return
+    rows = [
+        (one.column, f"{one.entries:,}", one.bits, size(one.bytes), _bytes_a_key(one), f"{one.false_places:.2g}")
+        for one in columns
+    ]
+    headings = ("column", "entries", "bits", "size", "bytes a key", "false row groups a lookup")
+    print_table(headings, rows, range(1, 6), names=(0,))
+
+
+def _bytes_a_key(one: IndexedColumn) -> str:
+    return f"{one.bytes / one.entries:.1f}" if one.entries else ""
+
+
+def update(index: str, data: Sequence[str], as_json: bool, options: ReadOptions) -> int:
+    """Update a key index, and print its report."""
+    from parquet_bloom.keys.update import update_index
+    from parquet_bloom.report.text import plural
+
+    with Watch("index update", quiet=as_json) as watch:
+        report = update_index(index, one_source(data), progress=watch.files, **options)
+    if as_json:
+        print_json("index-update", report)
+        return 0
+    parts = [f"{report.kept:,} kept"]
+    parts += [f"{report.recognised:,} of them by checksums"] if report.recognised else []
+    parts += [f"{report.added:,} added", f"{report.gone:,} gone"]
+    parts += [f"{plural(report.merged, 'segment')} merged"] if report.merged else []
+    say("files: " + ", ".join(parts))
+    _print_report(report.index)
+    return 0
+
+
+def inspect(index: str, data: Sequence[str], as_json: bool, options: ReadOptions) -> int:
+    """Print what a key index has."""
+    from parquet_bloom.keys.verify import inspect_key_index
+    from parquet_bloom.report.text import plural, print_table, size
+
+    info = inspect_key_index(index, one_source(data) if data else None, **options)
+    if as_json:
+        print_json("index-inspect-keys", info)
+        return 0
+    of = f"{plural(info.row_groups, 'row group')} of {plural(info.files, 'file')}"
+    headline(info.path, f"{of}, {plural(info.rows, 'row')}, {size(info.bytes)}, {info.bytes_per_row:.1f} a row", say)
+    when = datetime.fromtimestamp(info.created, UTC).strftime("%Y-%m-%d %H:%M")
+    age = f"{info.age // _DAY_S} days" if info.age >= 2 * _DAY_S else f"{info.age // 3600} hours"
+    say(f"of {info.table or info.root}{f', version {info.version}' if info.version else ''}")
+    say(f"written {when} UTC, {age} ago, by {info.writer}")
+    _print_columns(info.columns)
+    if not quiet():
+        rows = [(s.id, s.files, s.left, s.row_groups, f"{s.entries:,}", size(s.bytes)) for s in info.segments]
+        print_table(("segment", "files", "gone", "row groups", "entries", "size"), rows, range(1, 6))
+    wrong = [one.column for one in info.columns if one.false_places > 2 * info.false_places]
+    if wrong:
+        say(
+            f"{', '.join(wrong)}: more false row groups than the {info.false_places:g} that were wanted; build it again"
+        )
+    if info.data_files is not None:
+        rest = info.data_files - (info.covered or 0)
+        changed = f", {info.changed:,} of them changed since" if info.changed else ""
+        say(f"covers {info.covered:,} of {plural(info.data_files, 'file')}; {rest:,} are read as without it{changed}")
+    return 0
+
+
+def verify(index: str, data: Sequence[str], all_files: bool, as_json: bool, options: ReadOptions) -> int:
+    """Verify a key index, and print the verdict."""
+    from parquet_bloom.keys.verify import verify_key_index
+    from parquet_bloom.report.text import plural
+
+    with Watch("index verify", quiet=as_json) as watch:
+        verdict = verify_key_index(index, one_source(data), all_files=all_files, progress=watch.files, **options)
+    if as_json:
+        print_json("index-verify-keys", verdict)
+    else:
+        of = f"{verdict.files:,} of {plural(verdict.covered, 'file')} decoded, {plural(verdict.values, 'value')}"
+        missed = f", {verdict.missed:,} of them missing" if verdict.missed else ""
+        headline(verdict.path, f"{of}{missed}, {verdict.status}", say)
+        for one in verdict.damaged:
+            complain(one)
+    return 1 if verdict.status == "wrong" else 0
+
+
+def is_key_index(path: str) -> bool:
+    """Whether a name is that of a key index."""
+    from parquet_bloom.search.index import is_key_index
+
+    return os.path.isdir(path) and is_key_index(path)

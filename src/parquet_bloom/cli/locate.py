@@ -1,0 +1,119 @@
+"""`parquet-bloom locate`: library call parquet_bloom.locate."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Unpack
+
+import click
+
+from parquet_bloom.cli.common import aside, footer_limits, json_option, print_json, raw_files_option, say, table_options
+from parquet_bloom.cli.groups import COLUMN, FILE, Command
+from parquet_bloom.cli.key_index import one_source
+from parquet_bloom.cli.progress import Watch
+from parquet_bloom.errors import RequestError
+from parquet_bloom.options import ReadOptions
+
+_SHOWN = 50
+
+
+@click.command("locate", cls=Command)
+@click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
+@click.option("--column", "-c", required=True, type=COLUMN, metavar="C", help="The column that has the keys.")
+@click.option("--keys", required=True, type=FILE, metavar="FILE", help="A Parquet file, or one text a line.")
+@click.option("--keys-column", type=COLUMN, metavar="C", help="Of the Parquet file; default --column, or its only one.")
+@click.option("--index", type=FILE, metavar="DIR", help="A key index of the data; without one filters are asked.")
+@click.option("--verify", is_flag=True, help="Read the column there: only row groups with a key, and its rows.")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table here, as Parquet.")
+@click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
+@raw_files_option
+@table_options
+@json_option
+@footer_limits
+def command(
+    data: tuple[str, ...],
+    column: str,
+    keys: str,
+    keys_column: str | None,
+    index: str | None,
+    verify: bool,
+    output: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **options: Unpack[ReadOptions],
+) -> int:
+    """Find the row groups that may hold each of many keys: for joins, upserts and deletes by key.
+
+    \b
+    parquet-bloom locate events/ --column user_id --keys keys.parquet -o found.parquet
+    parquet-bloom locate delta:lake/events --column user_id --keys keys.txt --index events-index/ --verify
+
+    A row of the table is a key and a row group. Exit status 1 if there is none.
+    """
+    import pyarrow.parquet as pq
+
+    from parquet_bloom.keys.locate import facts_of, locate
+    from parquet_bloom.output.atomic_file import new_output, new_target
+    from parquet_bloom.report.text import plural, print_table
+
+    if output is not None:
+        new_target(output, overwrite)
+    with Watch("locate", quiet=as_json) as watch:
+        wanted = _keys(keys, keys_column, column)
+        found = locate(one_source(data), column, wanted, index, verify=verify, progress=watch.files, **options)
+        if output is not None:
+            with new_output(output, overwrite) as out:
+                pq.write_table(found, out)
+    facts = facts_of(found)
+    files = len(found.column("file").unique())
+    if as_json:
+        print_json("locate", {"places": found.num_rows, "files": files, **facts, "found": found.to_pylist()})
+    else:
+        if output is None:
+            shown = found.slice(0, _SHOWN).to_pylist()
+            rows = [(str(row["key"]), row["file"], row["row_group"], row["first_row"], row["rows"]) for row in shown]
+            print_table(("key", "file", "row group", "first row", "rows"), rows, (2, 3, 4), names=(1,))
+            if found.num_rows > _SHOWN:
+                say(f"... and {found.num_rows - _SHOWN:,} more; -o FILE has all")
+        aside(f"{plural(found.num_rows, 'place')} in {plural(files, 'file')}; {_how(facts)}")
+    if facts["note"]:
+        aside(facts["note"])
+    return 0 if found.num_rows else 1
+
+
+def _how(facts: dict[str, Any]) -> str:
+    from parquet_bloom.report.text import plural
+
+    text = f"{plural(facts['covered'], 'file')} by the index, {facts['searched']:,} opened"
+    return text + (f", some {facts['expected_false']:.1f} places by chance" if facts["expected_false"] else "")
+
+
+def _keys(path: str, named: str | None, column: str) -> Any:
+    """The keys of a Parquet file, or of a text with one a line. Raises RequestError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from parquet_bloom.errors import StorageError, first_line
+
+    if os.path.splitext(path)[1] not in (".parquet", ".pq", ".parq"):
+        if named is not None:
+            raise RequestError("--keys-column is for keys of a Parquet file")
+        try:
+            with open(path, encoding="utf-8") as lines:
+                texts = [line.rstrip("\r\n") for line in lines]
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(path, first_line(error)) from error
+        keys = [text for text in texts if text]
+        return [int(key) for key in keys] if keys and all(_is_whole(key) for key in keys) else keys
+    try:
+        names = pq.read_schema(path).names
+        wanted = named or (column if column in names else names[0] if len(names) == 1 else None)
+        if wanted is None or wanted not in names:
+            raise RequestError(f"{path}: has no column {named or column}; --keys-column names one")
+        return pq.read_table(path, columns=[wanted]).column(0)
+    except (pa.ArrowException, OSError) as error:
+        raise StorageError(path, first_line(error)) from error
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("-").isdigit() and text.isascii() and len(text) < 20

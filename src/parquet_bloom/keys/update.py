@@ -1,0 +1,364 @@
+"""Updating a key index: new files become a segment, gone ones leave, and segments merge without reading data.
+
+    files of the source   known, same token or log      entries stay
+                          known, another token          the CRC-32 of each chunk: equal, entries stay; else as new
+                          new                           decoded, a segment of their own
+    files of the index    not in the source             their places leave when their segment merges
+
+More than four segments of one set of types merge, the smallest first. Entries are read, renumbered and sorted again;
+no column is decoded. The manifest is written last, if it is still the one that was read: of two updates one wins, and
+the other plans again. What the old manifest names stays until the next update, for programs that read it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.arguments import refuse_unknown
+from parquet_bloom.errors import ConflictError, FileError, RequestError, StaleIndexError
+from parquet_bloom.filters.content import difference
+from parquet_bloom.format.schema import split_path
+from parquet_bloom.keys.build import (
+    WRITER,
+    Journal,
+    KeyIndexReport,
+    build_segment,
+    fill,
+    keep_only,
+    locked,
+    plan_of,
+    write_manifest,
+)
+from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
+from parquet_bloom.keys.entries import U64, Packing, read_rows, sorted_once, write_parquet, write_part
+from parquet_bloom.keys.index import KeyIndex
+from parquet_bloom.keys.listing import TOKEN
+from parquet_bloom.keys.manifest import (
+    NAME,
+    Manifest,
+    Segment,
+    SegmentColumn,
+    SegmentSchema,
+    partition_bits_of,
+    place_bits_of,
+    schema_bytes,
+)
+from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.output.atomic_file import local_target
+from parquet_bloom.search.log import log_of
+from parquet_bloom.source.results import Result
+from parquet_bloom.source.source import ResolvedSource, source_of
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.table_folders import RAW_FILES
+from parquet_bloom.storage.version_token import Kept
+from parquet_bloom.storage.workers import processors
+
+MOST_SEGMENTS = 4  # of one set of types, that a lookup asks
+_TRIES = 5  # of an update that another one overtakes
+
+
+@dataclass(slots=True, repr=False)
+class UpdateReport(Result):
+    """The report of an update.
+
+    kept       files whose entries stay
+    recognised of these, those with another token and equal bytes: filters came or went, or it is a copy
+    added      files that were decoded: new ones, and changed ones
+    gone       files that left
+    merged     segments that were merged
+    index      what the index has now
+    """
+
+    kept: int = 0
+    recognised: int = 0
+    added: int = 0
+    gone: int = 0
+    merged: int = 0
+    index: KeyIndexReport = field(default_factory=lambda: KeyIndexReport(""))
+    seconds: float = 0.0
+
+
+def update_index(
+    index: PathLike,
+    source: PathLike | Sequence[PathLike],
+    *,
+    threads: int | None = None,
+    filesystem: Any = None,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
+) -> UpdateReport:
+    """Bring a key index up to date with its data.
+
+    index    its folder, on a local disk
+    source   the data, as build_index had them: an index opens no file by names of its own
+    threads, filesystem, progress, options  as build_index has them
+
+    Raises StaleIndexError for data of which the index knows nothing, RequestError, FileError; ConflictError where other
+    updates were quicker again and again.
+    """
+    refuse_unknown("update_index", options, ReadOptions)
+    begun = time.perf_counter()
+    folder = os.path.abspath(local_target(index))
+    for left in reversed(range(_TRIES)):
+        found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
+        found.raise_failed()
+        with locked(folder):
+            try:
+                report = _updated(folder, found, threads or processors(), progress)
+                break
+            except ConflictError as error:
+                if not left or error.path != os.path.join(folder, NAME):
+                    raise
+    report.seconds = time.perf_counter() - begun
+    return report
+
+
+def _updated(folder: str, found: ResolvedSource, threads: int, progress: ProgressCallback | None) -> UpdateReport:
+    before = os.stat(os.path.join(folder, NAME))
+    index = KeyIndex(folder)
+    old = index.manifest
+    report = UpdateReport()
+    # 1. Which files are known.
+    coverage = coverage_of(index, found)
+    tokens = _recognised(index, coverage, found)
+    alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens)
+    if found.files and not alive and old.files:
+        raise StaleIndexError(index.path, f"knows none of these files ({coverage.reason}); build it again over them")
+    new = [file for file in found.files if file.stored and coverage.at.get(id(file)) not in alive]
+    report.kept, report.recognised, report.gone = len(alive), len(tokens), len(index.names.keys() - {""}) - len(alive)
+    # 2. A segment of the new ones.
+    paths = _paths(index, coverage, found)
+    plan = plan_of(found, new, (), old.root, old.false_places, paths)
+    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
+    journal = Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
+    added = [build_segment(segment, folder, threads, meter, journal) for segment in plan.segments]
+    report.added = sum(segment.files for segment in added)
+    # 3. Listings without the files that are gone, and with the tokens of those that were recognised.
+    segments = []
+    for number, segment in enumerate(old.segments):
+        live = np.array([(number, file) in alive for file in range(segment.files)], bool)
+        renewed = {file: token for (at, file), token in tokens.items() if at == number}
+        if live.any():
+            segments.append(_relisted(index, segment, live, renewed, folder))
+    # 4. Fewer segments.
+    merged = _merged(replace(old, segments=(*segments, *added)), folder, report)
+    snapshot = found.snapshot
+    manifest = replace(
+        old,
+        created=int(time.time()),
+        writer=WRITER,
+        version=snapshot.version if found.has_log else "",
+        segments=tuple(merged),
+    )
+    write_manifest(folder, manifest, before)
+    keep_only(folder, {one.id for one in (*merged, *old.segments)})
+    report.index = KeyIndexReport(folder)
+    fill(report.index, manifest)
+    return report
+
+
+def _recognised(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> dict[tuple[int, int], Kept | None]:
+    """Files with another token whose columns have the bytes that were indexed -> their tokens of today."""
+    sure = {id(one.file) for one in coverage.known if one.is_sure}
+    tokens: dict[tuple[int, int], Kept | None] = {}
+    for file in found.files:
+        at = coverage.at.get(id(file))
+        if at is None or id(file) in sure:
+            continue
+        segment = index.manifest.segments[at[0]]
+        listing = index.listing(segment)
+        schema = segment.schemas[int(listing.schema[at[1]])]
+        leaves = schema.leaves
+        try:
+            with OpenFile(file) as source:
+                same = True
+                for number, leaf in schema.columns.items():
+                    content = listing.content(number, at[1])
+                    same = same and content is not None and difference(content, source, leaves[leaf].path) is None
+                if same:
+                    tokens[at] = source.lasting_token(wait=True)
+        except FileError:
+            continue  # decoding it says what is wrong
+    return tokens
+
+
+def _paths(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> list[tuple[str, ...]]:
+    """The columns of the index by number, as the source calls them today: a table may have renamed one."""
+    paths = [split_path(column.name) for column in index.manifest.columns]
+    if found.has_log:
+        log = log_of(found.snapshot)
+        known: set[int] = set()
+        for one in coverage.known:
+            schema = index.manifest.segments[one.segment].schemas[one.schema]
+            if not set(schema.columns) <= known:
+                leaves = named_leaves(schema, log, one.file)
+                paths = [leaves[schema.columns[n]].path if n in schema.columns else p for n, p in enumerate(paths)]
+                known |= set(schema.columns)
+            if len(known) == len(paths):
+                break
+        if () in paths:
+            gone = index.manifest.columns[paths.index(())].name
+            raise RequestError(f"{index.path}: the table has no column {gone} any more; build the index again")
+    return paths
+
+
+# --- listings and merges --------------------------------------------------------------------------
+
+
+def _whole_listing(index: KeyIndex, segment: Segment) -> pa.Table:
+    with OpenFile(index.location(segment.listing_name)) as source:
+        return read_rows(source)
+
+
+def _relisted(
+    index: KeyIndex, segment: Segment, live: NDArray[np.bool_], renewed: dict[int, Kept | None], folder: str
+) -> Segment:
+    """A segment with a listing in which files that are gone have no path, and recognised ones their tokens of today."""
+    listing = index.listing(segment)
+    dead = ~live & (np.array(listing.paths, object) != "")
+    if not dead.any() and not renewed:
+        return segment
+    table = _whole_listing(index, segment)
+    of = listing.file_of
+    paths = np.array(listing.paths, object)
+    paths[~live] = ""
+    table = _with(table, "path", pa.array(paths[of], pa.string()))
+    for name, kind in TOKEN.items():
+        values = table.column(name).to_pylist()
+        for file, token in renewed.items():
+            for place in range(int(listing.first[file]), int(listing.first[file + 1])):
+                values[place] = (token or {}).get(name)
+        table = _with(table, name, pa.array(values, kind))
+    new = replace(segment, revision=segment.revision + 1)
+    path = os.path.join(folder, new.listing_name)
+    return replace(new, listing=write_parquet(path, table, [], compression="zstd", use_dictionary=True))
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def _merged(manifest: Manifest, folder: str, report: UpdateReport) -> list[Segment]:
+    """The segments, with at most four of each kind, and none of which half has left."""
+    by_kind: dict[tuple[Any, ...], list[Segment]] = {}
+    for segment in manifest.segments:
+        by_kind.setdefault(segment.kind, []).append(segment)
+    result: list[Segment] = []
+    index = KeyIndex(folder)  # of the listings as they are now
+    for members in by_kind.values():
+        members.sort(key=lambda segment: segment.places)
+        several: list[Segment] = []
+        while len(members) > MOST_SEGMENTS or (several and members and members[0].places <= _places(several)):
+            several.append(members.pop(0))
+        half_gone = [segment for segment in members if 2 * _live_places(index, segment) < segment.places]
+        several += half_gone
+        if len(several) > 1 or half_gone:
+            report.merged += len(several)
+            members = [one for one in members if one not in half_gone] + [_merge(index, several, folder)]
+        else:
+            members += several
+        result += members
+    index.close()
+    return result
+
+
+def _places(segments: Sequence[Segment]) -> int:
+    return sum(segment.places for segment in segments)
+
+
+def _live_places(index: KeyIndex, segment: Segment) -> int:
+    listing = index.listing(segment)
+    live = np.array(listing.paths, object) != ""
+    return int(np.diff(listing.first)[live].sum())
+
+
+def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment:
+    """Write the entries of several segments as one, without the places of files that left."""
+    name = secrets.token_hex(8)
+    tables: list[pa.Table] = []
+    schemas: list[SegmentSchema] = []
+    renumbered: list[NDArray[np.int64]] = []
+    numbers: dict[bytes, int] = {}
+    places = files = 0
+    for segment in segments:
+        listing = index.listing(segment)
+        live = (np.array(listing.paths, object) != "")[listing.file_of]
+        new_place = np.cumsum(live) - 1 + places
+        renumbered.append(np.where(live, new_place, -1))
+        schema_of = []
+        for schema in segment.schemas:
+            key = schema_bytes(schema.elements) + repr(sorted(schema.columns.items())).encode()
+            if key not in numbers:
+                numbers[key] = len(schemas)
+                schemas.append(SegmentSchema(schema.elements, schema.columns))
+            schema_of.append(numbers[key])
+        table = _whole_listing(index, segment).filter(pa.array(live))
+        n = table.num_rows
+        file = np.unique(np.asarray(table.column("file").to_numpy()), return_inverse=True)[1] + files
+        table = _with(table, "place", pa.array(np.arange(places, places + n, dtype=np.int32)))
+        table = _with(table, "file", pa.array(file.astype(np.int32)))
+        own = np.array(schema_of, np.int32)[np.asarray(table.column("schema").to_numpy())]
+        tables.append(_with(table, "schema", pa.array(own)))
+        places, files = places + n, int(file[-1]) + 1 if n else files
+    whole = pa.concat_tables(tables)
+    path = os.path.join(folder, "segments", name, "files.parquet")
+    listed = write_parquet(path, whole, [], compression="zstd", use_dictionary=True)
+    rows = int(np.asarray(whole.column("rows").to_numpy()).sum())
+    merged = Segment(name, files, places, rows, listed, tuple(schemas), ())
+    columns = []
+    for number in sorted({column.number for segment in segments for column in segment.columns}):
+        own_columns = [segment.column(number) for segment in segments]
+        columns.append(_merge_column(index, segments, own_columns, renumbered, merged, number, folder))
+    return replace(merged, columns=tuple(columns))
+
+
+def _merge_column(
+    index: KeyIndex,
+    segments: Sequence[Segment],
+    columns: Sequence[SegmentColumn | None],
+    renumbered: Sequence[NDArray[np.int64]],
+    merged: Segment,
+    number: int,
+    folder: str,
+) -> SegmentColumn:
+    there = [column for column in columns if column is not None]
+    place_bits = place_bits_of(merged.places)
+    bits = min(*(column.bits for column in there), 64 - place_bits)
+    packing = Packing(bits, place_bits, partition_bits_of(sum(column.entries for column in there), bits))
+    parts = []
+    for partition in range(1 << packing.partition_bits):
+        packed: list[U64] = []
+        for segment, column, places in zip(segments, columns, renumbered, strict=True):
+            if column is not None:
+                packed += _entries_between(index, segment, column, places, packing, partition)
+        path = os.path.join(folder, merged.part_name(number, partition))
+        parts.append(write_part(path, sorted_once(packed), packing))
+    return SegmentColumn(number, bits, packing.partition_bits, tuple(parts))
+
+
+def _entries_between(
+    index: KeyIndex,
+    segment: Segment,
+    column: SegmentColumn,
+    places: NDArray[np.int64],
+    packing: Packing,
+    partition: int,
+) -> Iterator[U64]:
+    """The entries of a segment that belong to a partition of the merged one, packed as these are."""
+    fewer = np.uint64(column.bits - packing.bits)
+    shift = column.bits - packing.partition_bits
+    for hashes, old in index.entries(segment, column, partition << shift, (partition + 1) << shift):
+        new = places[old]
+        live = new >= 0
+        packed = hashes[live].astype(np.uint64) >> fewer
+        yield packed << np.uint64(packing.place_bits) | new[live].astype(np.uint64)
