@@ -43,6 +43,7 @@ ORDER = [
     "trials",  # engines tested, queries measured
     "advice",  # which columns, at what rate, for what
     "zones",  # zone indexes
+    "keys",  # key indexes
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
     "api",  # a door: Source, with all of these as its methods
@@ -71,6 +72,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "trials/adapters": {*CHANGE, "filters", "output", "tables", *ADAPTERS},
     "trials": {"output", "tables", *ADAPTERS},
     "advice": {"search", "output", "trials/adapters", "tables", *ADAPTERS},
+    "keys": {"facts", *CHANGE, *TRIALS, "zones", "tables", *ADAPTERS},
     "zones": {"facts", *CHANGE, *TRIALS, "tables", *ADAPTERS},
     "read": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
     "polars_scan": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},

@@ -77,8 +77,9 @@ if TYPE_CHECKING:
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
-    from parquet_bloom.keys.build import IndexedColumn, KeyIndexReport, build_index
+    from parquet_bloom.keys.build import build_index
     from parquet_bloom.keys.locate import locate
+    from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport
     from parquet_bloom.keys.update import UpdateReport, update_index
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
@@ -114,8 +115,8 @@ _HOMES = {
     "FilterWriter": "edit.write",
     "FooterCache": "search.options",
     "Gain": "advice.survey",
-    "IndexedColumn": "keys.build",
-    "KeyIndexReport": "keys.build",
+    "IndexedColumn": "keys.report",
+    "KeyIndexReport": "keys.report",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
     "NewFileOptions": "edit.write",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from parquet_bloom.arguments import part
 from parquet_bloom.cli import key_index
 from parquet_bloom.cli.common import (
     all_option,
@@ -44,6 +45,17 @@ _root_option = click.option(
     metavar="DIR",
     help="Where the data are: an index opens nothing else. Default: beside its folder.",
 )
+
+
+class _BuildOptions(ReadOptions):
+    """Options of `index build` that are of one kind of index, and those of reading."""
+
+    false_places: float | None
+    root: str | None
+    dry_run: bool
+    items: int | None
+    probability: float | None
+    sync: bool
 
 
 @click.group("index", cls=Commands)
@@ -87,15 +99,9 @@ def build(
     columns: tuple[str, ...],
     kind: str,
     output: str,
-    false_places: float | None,
-    root: str | None,
-    dry_run: bool,
-    items: int | None,
-    probability: float | None,
     overwrite: bool,
-    sync: bool,
     as_json: bool,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[_BuildOptions],
 ) -> int:
     """Build an index over columns of Parquet files or folders, or of the files of a table.
 
@@ -107,22 +113,15 @@ def build(
     A build of keys that was killed goes on when it is started again. --kind lance also takes one Lance data set; it
     writes DIR/<column>/bloomfilter.lance.
     """
+    reading = part(ReadOptions, options)
+    items, probability, sync = options["items"], options["probability"], options["sync"]
+    false_places, root, dry_run = options["false_places"], options["root"], options["dry_run"]
     if kind == "keys":
-        only_for(
-            "lance", {"--items": items is not None, "--probability": probability is not None, "--no-sync": not sync}
-        )
+        of_lance = {"--items": items is not None, "--probability": probability is not None, "--no-sync": not sync}
+        only_for("lance", of_lance)
         wanted = 0.05 if false_places is None else false_places
-        return key_index.build(
-            data,
-            columns,
-            output,
-            root=root,
-            false_places=wanted,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            as_json=as_json,
-            options=options,
-        )
+        how = {"root": root, "false_places": wanted, "overwrite": overwrite, "dry_run": dry_run}
+        return key_index.build(data, columns, output, as_json, how, reading)
     only_for("keys", {"--false-places": false_places is not None, "--root": root is not None, "--dry-run": dry_run})
     from parquet_bloom.report.text import plural, size
     from parquet_bloom.zones.build import build_index
@@ -137,7 +136,7 @@ def build(
             overwrite=overwrite,
             sync=sync,
             progress=watch.files,
-            **options,
+            **reading,
         )
     if as_json:
         print_json("index-build", report)

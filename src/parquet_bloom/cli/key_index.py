@@ -15,7 +15,7 @@ from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import headline
 
 if TYPE_CHECKING:
-    from parquet_bloom.keys.build import IndexedColumn, KeyIndexReport
+    from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport
 
 _DAY_S = 86_400
 
@@ -36,33 +36,19 @@ def build(
     data: Sequence[str],
     columns: Sequence[str],
     output: str,
-    *,
-    root: str | None,
-    false_places: float,
-    overwrite: bool,
-    dry_run: bool,
     as_json: bool,
+    how: dict[str, Any],
     options: ReadOptions,
 ) -> int:
     """Build a key index, and print its report."""
     from parquet_bloom.keys.build import build_index
 
     with Watch("index build", quiet=as_json) as watch:
-        report = build_index(
-            one_source(data),
-            list(columns),
-            output,
-            root=root,
-            false_places=false_places,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            progress=watch.files,
-            **options,
-        )
+        report = build_index(one_source(data), list(columns), output, progress=watch.files, **how, **options)
     if as_json:
         print_json("index-build-keys", report)
         return 0
-    _print_report(report, " at most; nothing is written" if dry_run else "")
+    _print_report(report, " at most; nothing is written" if how["dry_run"] else "")
     return 0
 
 

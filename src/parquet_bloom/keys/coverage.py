@@ -1,4 +1,4 @@
-"""Which files of a source a key index covers: their names in its listings, and the proof that they are the same.
+"""The files of a source that a key index covers: their names in its listings, and the proof that they are the same.
 
     a table's file   its log names it, and the index is of this table: a name in a table's log has one content for ever
     a local file     stat has the token that the index keeps
@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.keys.build import below, name_of
+from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.keys.manifest import SegmentSchema
+from parquet_bloom.keys.plan import below, name_of
 from parquet_bloom.search.log import Log
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.version_token import LocalToken, StoreToken, proves
-
-if TYPE_CHECKING:
-    from parquet_bloom.keys.index import KeyIndex
 
 
 class Covered(NamedTuple):

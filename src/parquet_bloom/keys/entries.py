@@ -59,7 +59,7 @@ class Packing:
         return packed
 
     def cuts(self, packed: U64) -> list[int]:
-        """Where each partition begins among sorted entries, and the end of the last one."""
+        """The start of each partition among sorted entries, and the end of the last one."""
         firsts = np.arange(1 << self.partition_bits, dtype=np.uint64)
         firsts <<= np.uint64(self.bits - self.partition_bits + self.place_bits)
         return [*np.searchsorted(packed, firsts).tolist(), len(packed)]
@@ -145,7 +145,9 @@ class Sorter:
             except OSError as error:
                 raise StorageError(path, error.strerror or str(error)) from error
             if before.nbytes != length:
-                raise StorageError(path, f"has {before.nbytes} of {length} bytes that were written to it")
+                raise StorageError(
+                    path, f"has {before.nbytes} of {length} bytes that were written to it; start the build again"
+                )
             yield sorted_once([before, packed[start:stop]])
 
 
@@ -181,7 +183,7 @@ def write_parquet(path: str, table: pa.Table, delta: list[str], **options: Any) 
 
 
 def part_of(source: OpenFile, rows: int) -> PartFile:
-    """What a manifest says of a file of the index. Raises FileError."""
+    """Size, rows and checksum of a file of the index, for the manifest. Raises FileError."""
     start = source.footer().start
     return PartFile(rows, source.size, zlib.crc32(source.read(start, source.size - 8 - start)))
 

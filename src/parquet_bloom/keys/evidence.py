@@ -11,8 +11,8 @@ table files are recognised by their names alone, because a name in a table's log
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ from parquet_bloom.format.statistics import (
     unknown_statistics,
 )
 from parquet_bloom.keys.coverage import Covered, coverage_of, named_leaves
+from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Schema, Term, bind, terms_of
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, probes_of, term_masks
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
@@ -36,15 +38,12 @@ from parquet_bloom.search.index import Asking
 from parquet_bloom.search.log import Exclusion
 from parquet_bloom.storage.paths import DataFile, Partitions
 
-if TYPE_CHECKING:
-    from parquet_bloom.keys.index import KeyIndex
-
 BY_INDEX = Exclusion("index", "the index denies the value in all of its row groups")
 Flags = NDArray[np.bool_]
 
 
 class KeyEvidence:
-    """What a key index says of the files of one search.
+    """The answers of a key index on the files of one search.
 
     covered    how many of the files it knows
     problems   parts of the index that cannot be used, in words: their columns are no evidence
@@ -80,7 +79,7 @@ class KeyEvidence:
 
     @property
     def note(self) -> str | None:
-        """One line on what the index could not be asked for; None where it could be asked for all."""
+        """One line on files that are read as without the index; None where there are none."""
         unknown = len(self._search.files) - self.covered
         lines = list(dict.fromkeys(self.problems))
         if unknown:
@@ -217,3 +216,19 @@ def _known_parts(
     if len(under) == 1 and under[0].path in indexed:
         return tree
     return Unknown(str(tree), "the index knows nothing of this column")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedIndex:
+    """A key index as search.index.Index has it."""
+
+    index: KeyIndex
+
+    def evidence(self, search: Asking) -> KeyEvidence:
+        """The evidence on all files of a search."""
+        return KeyEvidence(self.index, search)
+
+
+def searched_index(where: PathLike) -> SearchedIndex:
+    """Open an index for searches. Raises as keys.index.open_key_index."""
+    return SearchedIndex(open_key_index(where))

@@ -1,7 +1,7 @@
-"""A key index that is open: its manifest, the listings of its segments, and its parts as far as they were asked.
+"""A key index that is open: its manifest, the listings of its segments, and the parts that questions touched.
 
 A process keeps the indexes that it has opened last. What is read of one is read once: a manifest, a listing with the
-bounds of the columns that were asked, and the footers of parts. Entries are read anew for each question.
+bounds of the columns that questions touched, and the footers of parts. Entries are read anew for each question.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.keys.entries import U64, Part, prefixes
-from parquet_bloom.keys.evidence import KeyEvidence
 from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
-from parquet_bloom.search.index import Asking
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores
@@ -54,7 +52,7 @@ class KeyIndex:
         self.close()
 
     def close(self) -> None:
-        """Let go of its files; it may be asked again."""
+        """Let go of its files; the next question opens them again."""
         with self._lock:
             while self._parts:
                 self._forget()
@@ -155,10 +153,6 @@ class KeyIndex:
     def _forget(self) -> None:
         _, part = self._parts.popitem(last=False)
         part.close()
-
-    def evidence(self, search: Asking) -> KeyEvidence:
-        """As search.index.Index has it."""
-        return KeyEvidence(self, search)
 
 
 _opened: OrderedDict[str, KeyIndex] = OrderedDict()

@@ -181,7 +181,7 @@ def _bounds(values: Sequence[Any], has: Sequence[bool], name: str, leaf: Leaf) -
 
 
 class Listing:
-    """The places of a segment, read as far as they are asked for.
+    """The places of a segment; each column is read when something needs it.
 
     paths    of each file, below the root
     first    int64[files + 1]: the first place of each, and the number of all places

@@ -1,4 +1,4 @@
-"""Where keys are: the row groups of files that may hold each of up to ten million keys, for joins and upserts.
+"""Locating keys: the row groups of files that may hold each of up to ten million keys, for joins and upserts.
 
 keys, distinct -> as the column stores them, by type                     search.keys
 files that an index covers -> hashes -> entries -> places                one sorted merge, no file is opened
@@ -151,7 +151,7 @@ def _distinct(keys: Any) -> pa.Array:
             found = found.dictionary_decode()
         return found.unique().drop_null()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"keys are no array of values of one type: {error}") from error
+        raise RequestError(f"keys must be an array, or a list, of values of one type: {error}") from error
 
 
 def _first_leaf(search: Search, column: str) -> Leaf:

@@ -288,7 +288,9 @@ def from_json(data: bytes, path: object) -> Manifest:
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(path, f"is no manifest of a key index: {error}") from error
     if version > VERSION:
-        raise RequestError(f"{path}: has version {version} of the format, this release knows {VERSION}")
+        raise RequestError(
+            f"{path}: has version {version} of the format, and this release knows {VERSION}; use a newer release"
+        )
     try:
         words = whole["index"]
         if _crc(words) != whole["crc32"]:

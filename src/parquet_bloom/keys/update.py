@@ -30,12 +30,9 @@ from parquet_bloom.format.schema import split_path
 from parquet_bloom.keys.build import (
     WRITER,
     Journal,
-    KeyIndexReport,
     build_segment,
-    fill,
     keep_only,
     locked,
-    plan_of,
     write_manifest,
 )
 from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
@@ -52,6 +49,8 @@ from parquet_bloom.keys.manifest import (
     place_bits_of,
     schema_bytes,
 )
+from parquet_bloom.keys.plan import plan_of
+from parquet_bloom.keys.report import KeyIndexReport, fill
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.search.log import log_of
@@ -249,7 +248,7 @@ def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def _merged(manifest: Manifest, folder: str, report: UpdateReport) -> list[Segment]:
-    """The segments, with at most four of each kind, and none of which half has left."""
+    """The segments, with at most four of each kind, and none of which half is gone."""
     by_kind: dict[tuple[Any, ...], list[Segment]] = {}
     for segment in manifest.segments:
         by_kind.setdefault(segment.kind, []).append(segment)
@@ -283,7 +282,7 @@ def _live_places(index: KeyIndex, segment: Segment) -> int:
 
 
 def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment:
-    """Write the entries of several segments as one, without the places of files that left."""
+    """Write the entries of several segments as one, without the places of files that are gone."""
     name = secrets.token_hex(8)
     tables: list[pa.Table] = []
     schemas: list[SegmentSchema] = []

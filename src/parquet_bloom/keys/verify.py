@@ -1,4 +1,4 @@
-"""A key index looked at: what it has, how much of some data it covers, and whether it is right.
+"""Inspecting and verifying a key index: its size, how much of some data it covers, and whether it is right.
 
 inspect   manifest and listings; with data also which of their files are covered
 verify    each part is read: checksums, order, places; and files are decoded again: each value must have its entry
@@ -19,10 +19,10 @@ from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.keys.build import IndexedColumn, KeyIndexReport, fill
 from parquet_bloom.keys.coverage import Covered, coverage_of
 from parquet_bloom.keys.entries import read_rows
 from parquet_bloom.keys.index import KeyIndex
+from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport, fill
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of
@@ -52,7 +52,7 @@ class SegmentInfo(Result):
 
 @dataclass(slots=True, repr=False)
 class KeyIndexInfo(Result):
-    """What a key index has.
+    """A description of a key index.
 
     created   seconds since 1970; age of its last build or update, in seconds
     false_places  that were wanted of a lookup; what is expected stands with each column
@@ -232,7 +232,9 @@ def _compare(index: KeyIndex, one: Covered, result: VerifiedKeyIndex) -> None:
         for number, at in segment.schemas[one.schema].columns.items():
             column = segment.column(number)
             if column is None or at >= len(leaves):
-                raise RequestError(f"{one.file}: has not the columns that {index.path} speaks of")
+                raise RequestError(
+                    f"{one.file}: has not the columns of {index.path}; update the index, or build it again"
+                )
             reader = ColumnReader(source, leaves[at])
             for group in range(source.outline().n_row_groups):
                 for batch in reader.batches(group):
@@ -242,7 +244,7 @@ def _compare(index: KeyIndex, one: Covered, result: VerifiedKeyIndex) -> None:
                     try:
                         numbers, places = index.find(segment, column, hashes)
                     except FileError:
-                        continue  # told already
+                        continue  # in `damaged` already
                     there = np.zeros(len(hashes), bool)
                     there[numbers[places == first + group]] = True
                     result.missed += int((~there).sum())

@@ -34,7 +34,7 @@ MANIFEST = "manifest.json"  # what a key index has in its folder, and a zone ind
 
 
 class Asking(Protocol):
-    """The parts of search.search.Search that an index is asked with.
+    """The parts of search.search.Search that an index needs.
 
     keys   the columns of folders' names
     first  the columns that names mean; None: nothing is known of them yet
@@ -53,17 +53,17 @@ class Asking(Protocol):
 
 
 class Evidence(Protocol):
-    """What an index says of the files of one search."""
+    """The answers of an index on the files of one search."""
 
     @property
     def note(self) -> str | None:
-        """What the index could not be asked for, in one line; None where it could be asked for all."""
+        """One line on files that are read as without the index; None where there are none."""
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """Why no row of a file can match; None where one may."""
 
     def closed(self, file: DataFile, version_token: object) -> NDArray[np.bool_] | None:
-        """Which row groups of an open file hold no row that matches: bool[row groups]; None where nothing is known.
+        """The row groups of an open file that hold no row that matches: bool[row groups]; None where nothing is known.
 
         version_token  of the file, as it was opened
         """
@@ -98,5 +98,5 @@ def key_index(where: Any) -> Index:
             f"{shown}: no key index ({MANIFEST} is not in it); a zone index is for functions that read rows"
         )
     [where] = several(where)
-    opened = importlib.import_module("parquet_bloom.keys.index").open_key_index  # a room above this one
+    opened = importlib.import_module("parquet_bloom.keys.evidence").searched_index  # a room above this one
     return cast(Index, opened(where))

@@ -126,7 +126,7 @@ def _integers(array: pa.Array, leaf: Leaf) -> Keys:
 
 
 def _within_type(numbers: NDArray[Any], leaf: Leaf) -> NDArray[np.bool_] | None:
-    """Which integers a column's type can have; None: all."""
+    """The integers that a column's type can have, as flags; None: all."""
     low, high = limits(leaf) or (0, 0)
     kind = np.iinfo(numbers.dtype)
     return (numbers >= low) & (numbers <= high) if kind.min < low or kind.max > high else None
@@ -174,7 +174,7 @@ def _open(reason: str) -> Keys:
 
 @dataclass(frozen=True, slots=True)
 class NumberedKeys:
-    """Keys as one column stores them, each with its number among those that were given.
+    """Keys as one column stores them, each with its number among the keys of the call.
 
     keys     of a column; several may be of one number, as the two zeros are
     numbers  int64[n]
@@ -185,14 +185,16 @@ class NumberedKeys:
 
 
 def numbered_keys(array: pa.Array, leaf: Leaf, first: Leaf) -> NumberedKeys:
-    """Cast keys to a column, and say which is which; keys that it cannot hold are left out.
+    """Cast keys to a column, and number them; keys that it cannot hold are not among them.
 
     array  distinct keys, without NULL
     first  the column in the first file of the data set, where it may have another type
     Raises RequestError for a key that cannot be compared with the column, or whose meaning for it is not certain.
     """
     if not same_type(leaf, first) and not same_kind(leaf, first):
-        raise RequestError(f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file")
+        raise RequestError(
+            f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file; locate keys in one of them at a time"
+        )
     if leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64) and pa.types.is_integer(array.type):
         numbers = array.to_numpy(zero_copy_only=False)
         kept = _within_type(numbers, leaf)
@@ -209,7 +211,7 @@ def numbered_keys(array: pa.Array, leaf: Leaf, first: Leaf) -> NumberedKeys:
     for number, value in enumerate(array):
         own = _probes_of(value, leaf, strict=True)
         if isinstance(own, str):
-            raise RequestError(f"{leaf.name}: {own}")
+            raise RequestError(f"{leaf.name}: {own}; write such a key in the type of the column")
         found += [(order, plain, number) for plain, order in own.items()]
     found.sort()
     stored = pa.array([plain for _, plain, _ in found], pa.large_binary())

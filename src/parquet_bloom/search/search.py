@@ -235,7 +235,7 @@ class Search:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on tables that the files have to do with, and on what an index could not be asked for."""
+        """Notes on tables that the files have to do with, and on files that an index does not cover."""
         of_index = None if self._evidence is None else self._evidence.note
         return [*self.found.notes, *([of_index] if of_index is not None else [])]
 
