@@ -152,7 +152,7 @@ class FileChangedError(StorageError):
 
 
 class StaleIndexError(FileError):
-    """A zone index of data that are not, or no longer, those that are to be read."""
+    """An index of data that are not, or no longer, those that are to be read."""
 
 
 class TableFormatError(FileError):

@@ -80,7 +80,7 @@ def _shape_flags(data: Survey) -> Iterator[str]:
     if data.files >= _MANY_FILES and data.row_groups <= len(data.read):
         yield (
             f"{data.files:,} files with one row group each: opening every one of them for its filter costs more than "
-            "the filters save; an index over all files answers here (parquet-bloom index build)"
+            "the filters save; a key index over all files answers here (parquet-bloom index build)"
         )
     if data.row_groups == 1 and data.files == 1:
         yield "one row group: a filter can only show whether the file must be read at all"

@@ -163,9 +163,7 @@ def plan_of(
         leaves: dict[int, Leaf] = {}
         for number, wanted in enumerate(selected):
             if wanted.path in hidden:
-                raise RequestError(
-                    f"{wanted.name}: the folders' names have its values, and no index is needed for them"
-                )
+                raise RequestError(f"{wanted.name}: the folders' names have its values; leave it away")
             at = next((leaf.index for leaf in named if leaf.path == wanted.path), None)
             if at is None:
                 continue

@@ -192,9 +192,8 @@ def numbered_keys(array: pa.Array, leaf: Leaf, first: Leaf) -> NumberedKeys:
     Raises RequestError for a key that cannot be compared with the column, or whose meaning for it is not certain.
     """
     if not same_type(leaf, first) and not same_kind(leaf, first):
-        raise RequestError(
-            f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file; locate keys in one of them at a time"
-        )
+        differs = f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file"
+        raise RequestError(differs + "; locate keys in files of one type at a time")
     if leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64) and pa.types.is_integer(array.type):
         numbers = array.to_numpy(zero_copy_only=False)
         kept = _within_type(numbers, leaf)

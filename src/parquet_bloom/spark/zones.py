@@ -84,7 +84,9 @@ def build_zone_index(
     paths, columns = paths_of(paths), index_columns(columns)
     for path in paths:
         if is_lance(path):
-            raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
+            raise RequestError(
+                f"{path} is a Lance data set; build its index with parquet-bloom index build --kind lance"
+            )
     parameters = form.Parameters(items, probability)
     source = source_on_spark(paths, options)
     output = path_text(output, "output")

@@ -239,7 +239,9 @@ def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]
     Raises StaleIndexError where it names none of them.
     """
     if file.fragments is None:
-        raise StaleIndexError(file.path, "does not say of which files it is; parquet-bloom index build makes one")
+        raise StaleIndexError(
+            file.path, "does not say of which files it is; parquet-bloom index build --kind lance makes one"
+        )
     named: dict[str, int] = {}
     folder = os.path.dirname(os.path.abspath(file.path))
     folders = {folder, os.path.realpath(folder)}

@@ -136,7 +136,9 @@ def _query_dataset(uri: str, tree: Predicate, nan: Nan) -> Matches:
         leaves, _ = leaves_of_arrow(dataset.schema)
     covers = covers_of_dataset(uri)
     if not covers:
-        raise RequestError(f"{uri} has no zone index; parquet-bloom index build and register make one")
+        raise RequestError(
+            f"{uri} has no zone index; parquet-bloom index build --kind lance and index register make one"
+        )
     covered = frozenset().union(*(cover.fragments or () for cover in covers))
     matches = _matches(bind(tree, Schema(leaves)), covers, [n for n in there if n in covered], {}, nan)
     matches.uncovered = [n for n in there if n not in covered]

@@ -338,7 +338,7 @@ def register_index(
         ways = "another " + parameter("name") + ", or " + parameter("replace", True)
         raise RequestError(f"{uri} has an index {name}; give " + ways)
     if cover.file.column is None:
-        raise RequestError(f"{cover.file.path} was not made by parquet-bloom index build")
+        raise RequestError(f"{cover.file.path} was not made by parquet-bloom index build --kind lance")
     fragments = lance_fragments(cover, opened)
     if fragments and fragments[0][1].kind != cover.kind:
         raise RequestError(f"column {join_path(cover.path)} is {fragments[0][1].kind}, the index of {cover.kind}")
