@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -45,26 +45,60 @@ from parquet_bloom.storage.workers import chain_results, processors
 WRITER = f"parquet-bloom {__version__}"
 FALSE_PLACES = 0.05  # of a lookup over everything
 _ENTRY_COPIES = 4  # an entry takes 8 bytes, and sorting and cutting take it some times more
-_AHEAD = 4  # row groups of a file that are decoded ahead
+_RUN_ROWS = 1 << 20  # of files that one thread decodes one after the other
+_AHEAD = 2  # parts of such a run that are decoded ahead, each of a quarter of these rows
 
 
 # --- decoding -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """Entries of one place, or with contents the end of a file."""
+@dataclass(slots=True)
+class _Decoded:
+    """Entries of some row groups, and the files that end with them.
 
-    column: int
-    packed: U64 | None
-    contents: dict[int, Content] | None = None
+    entries   column -> entries of one row group each
+    finished  for each file that is decoded whole the content of its columns, in order
+    """
+
+    entries: dict[int, list[U64]]
+    finished: list[dict[int, Content]]
+    count: int = 0
 
 
-def _decode(one: PlannedFile, first_place: int, packings: dict[int, Packing]) -> Iterator[_Entries]:
-    """The entries of one file, row group by row group; each column chunk is decoded once.
+def _runs(files: Sequence[PlannedFile], first: int) -> list[range]:
+    """Files from number `first` on that one thread decodes one after the other: many small ones, or a large one."""
+    runs, start, rows = [], first, 0
+    for number in range(first, len(files)):
+        rows += int(files[number].listed.rows.sum())
+        if rows >= _RUN_ROWS:
+            runs.append(range(start, number + 1))
+            start, rows = number + 1, 0
+    return [*runs, range(start, len(files))] if start < len(files) else runs
 
+
+def _decode_run(planned: PlannedSegment, run: range, firsts: Sequence[int]) -> Iterator[_Decoded]:
+    """The entries of a run of files, some hundred thousand at a time.
+
+    firsts  the first place of each file
     Raises FileError; ConflictError for a file that is not the one whose footer was read, or changes meanwhile.
     """
+    so_far = _Decoded({}, [])
+    for number in run:
+        contents: dict[int, Content] = {}
+        for column, packed in _decode(planned.files[number], firsts[number], planned.packings, contents):
+            so_far.entries.setdefault(column, []).append(packed)
+            so_far.count += len(packed)
+            if so_far.count >= _RUN_ROWS // 4:
+                yield so_far
+                so_far = _Decoded({}, [])
+        so_far.finished.append(contents)
+    yield so_far
+
+
+def _decode(
+    one: PlannedFile, first_place: int, packings: dict[int, Packing], contents: dict[int, Content]
+) -> Iterator[tuple[int, U64]]:
+    """The entries of one file, row group by row group, each column chunk decoded once; at the end fills contents."""
     with OpenFile(one.data_file) as source:
         outline = source.outline()
         if schema_bytes(outline.schema_elements) != one.schema or (
@@ -72,15 +106,18 @@ def _decode(one: PlannedFile, first_place: int, packings: dict[int, Packing]) ->
         ):
             raise ConflictError(source.path, CHANGED)
         recording = Recording(source)
-        readers = {number: ColumnReader(source, leaf) for number, leaf in one.leaves.items()}
-        for group in range(outline.n_row_groups):
-            for number, reader in readers.items():
-                packing = packings[number]
-                with recording.decoding(reader.leaf, group):
-                    parts = [packing.pack(hash_array(batch), first_place + group) for batch in reader.batches(group)]
-                packed = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty(0, np.uint64)
-                yield _Entries(number, packed)
-        yield _Entries(0, None, {number: recording.content(reader.leaf) for number, reader in readers.items()})
+        with ExitStack() as stack:
+            readers = {
+                number: stack.enter_context(ColumnReader(source, leaf).staying_open())
+                for number, leaf in one.leaves.items()
+            }
+            for group in range(outline.n_row_groups):
+                for number, reader in readers.items():
+                    pack = partial(packings[number].pack, place=first_place + group)
+                    with recording.decoding(reader.leaf, group):
+                        parts = [pack(hash_array(batch)) for batch in reader.batches(group)]
+                    yield number, parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
+        contents |= {number: recording.content(leaf) for number, leaf in one.leaves.items()}
 
 
 # --- a build that may be killed -------------------------------------------------------------------
@@ -187,22 +224,23 @@ def _sort(planned: PlannedSegment, done: int, sorter: Sorter, threads: int, mete
     columns = {number: at for at, number in enumerate(planned.packings)}
     noted = done
 
-    def work(at: int) -> Iterator[_Entries]:
-        return _decode(planned.files[at], firsts[at], planned.packings)
+    def work(run: range) -> Iterator[_Decoded]:
+        return _decode_run(planned, run, firsts)
 
-    with closing(chain_results(work, range(done, len(planned.files)), threads, _AHEAD)) as results:
+    with closing(chain_results(work, _runs(planned.files, done), threads, _AHEAD)) as results:
         for one in results:
-            if one.packed is not None:
-                sorter.add(columns[one.column], one.packed)
-                continue
-            assert one.contents is not None
-            planned.files[done].listed.content = one.contents
-            done += 1
-            meter.finish()
-            if sorter.is_full and done < len(planned.files):
+            for number, parts in one.entries.items():
+                for packed in parts:
+                    sorter.add(columns[number], packed)
+            for contents in one.finished:
+                planned.files[done].listed.content = contents
+                done += 1
+                meter.finish()
+            # Entries of an unfinished file may be among these: it is decoded again, and each entry counts once.
+            if sorter.is_full and one.finished and done < len(planned.files):
                 sorter.spill()
-                contents = [_content_words(file.listed.content) for file in planned.files[noted:done]]
-                journal.note({"segment": planned.id, "files": done, "lengths": sorter.lengths, "contents": contents})
+                said = [_content_words(file.listed.content) for file in planned.files[noted:done]]
+                journal.note({"segment": planned.id, "files": done, "lengths": sorter.lengths, "contents": said})
                 noted = done
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Coverage:
     changed: int = 0
     by_log: bool = False
     at: dict[int, tuple[int, int]] = field(default_factory=dict)  # id(file) -> segment, number
-    systems: _FileSystems = field(default_factory=lambda: _FileSystems())
+    systems: dict[int, int] = field(default_factory=dict)  # device -> number of the file system
 
     def is_same(self, file: DataFile, version_token: object) -> bool:
         """Whether an open file is the one that was indexed.
@@ -68,8 +68,23 @@ class Coverage:
         segment, number = self.at[id(file)]
         listing = self.index.listing(self.index.manifest.segments[segment])
         if isinstance(version_token, LocalToken):
-            return bool((listing.local_tokens[number] == self.systems.token(version_token, file.path)).all())
+            return listing.local_tokens[number] == self.facts(version_token, file.path)
         return isinstance(version_token, StoreToken) and proves(listing.tokens[number], version_token.facts())
+
+    def facts(self, token: LocalToken, path: str) -> tuple[int, ...]:
+        """A token of today as a listing has it: with the file system's number in the place of the device."""
+        return self._system(token.device, path), token.inode, token.size, token.mtime_ns, token.ctime_ns
+
+    def _system(self, device: int, path: str) -> int:
+        if device not in self.systems:
+            self.systems[device] = (os.statvfs(path).f_fsid or device) & (1 << 64) - 1
+        return self.systems[device]
+
+    def is_indexed(self, path: str, kept: tuple[int, ...]) -> bool:
+        """Whether a local file has the token of a listing. Raises OSError."""
+        found = os.stat(path)
+        facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return kept[1:] == facts and kept[0] == self._system(found.st_dev, path)
 
     @property
     def reason(self) -> str:
@@ -81,20 +96,6 @@ class Coverage:
         return f"is an index of {of}, and of none of these files; name the index that was built over them"
 
 
-class _FileSystems:
-    """The numbers of file systems, which take the place of device numbers in tokens (LocalToken.facts)."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, int] = {}
-
-    def token(self, token: LocalToken, path: str) -> Any:
-        """device, inode, size, mtime_ns and ctime_ns, as a listing has them: uint64[5]."""
-        if token.device not in self._known:
-            self._known[token.device] = os.statvfs(path).f_fsid or token.device
-        values = (self._known[token.device], token.inode, token.size, token.mtime_ns, token.ctime_ns)
-        return np.array([value & (1 << 64) - 1 for value in values], np.uint64)
-
-
 def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
     """Find the files of a source in an index. Raises DamagedFileError, StorageError for a listing."""
     manifest, names = index.manifest, index.names
@@ -102,36 +103,32 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
     if found.has_log:
         identity, table = found.snapshot.identity, found.snapshot.table
         coverage.by_log = bool(manifest.identity == identity and (identity or manifest.table == table))
-    waiting: list[tuple[DataFile, int, int]] = []
-    tokens: list[Any] = []
+    listings = [index.listing(segment) for segment in manifest.segments]
+    root = manifest.root + "/"
     for file in found.files:
         if not file.stored:
             continue
-        at = names.get(below(name_of(file), manifest.root))
+        # The names of most files are their paths. name_of and below would say the same, at ten times the time.
+        path = file.path
+        if file.is_local and path.startswith(root):
+            at = names.get(path[len(root) :])
+        else:
+            at = names.get(below(name_of(file), manifest.root))
         if at is None:
             continue
+        segment, number = at
         coverage.at[id(file)] = at
-        if coverage.by_log or not file.is_local:
-            coverage.known.append(Covered(file, *at, _schema(index, *at), coverage.by_log))
-            continue
-        try:
-            token = coverage.systems.token(LocalToken.of(os.stat(file.path)), file.path)
-        except OSError:  # it is gone, as opening it will say
-            continue
-        waiting.append((file, *at))
-        tokens.append(token)
-    if waiting:
-        kept = np.stack([index.listing(manifest.segments[s]).local_tokens[n] for _, s, n in waiting])
-        same = (kept == np.stack(tokens)).all(axis=1) & kept.any(axis=1)
-        for (file, segment, number), is_same in zip(waiting, same.tolist(), strict=True):
-            if is_same:
-                coverage.known.append(Covered(file, segment, number, _schema(index, segment, number), True))
-        coverage.changed = int((~same).sum())
+        is_sure = coverage.by_log
+        if not is_sure and file.is_local:
+            try:
+                is_sure = coverage.is_indexed(path, listings[segment].local_tokens[number])
+            except OSError:  # it is gone, as opening it will say
+                continue
+            if not is_sure:
+                coverage.changed += 1
+                continue
+        coverage.known.append(Covered(file, segment, number, listings[segment].schemas[number], is_sure))
     return coverage
-
-
-def _schema(index: KeyIndex, segment: int, number: int) -> int:
-    return int(index.listing(index.manifest.segments[segment]).schema[number])
 
 
 def named_leaves(schema: SegmentSchema, log: Log, file: DataFile) -> tuple[Leaf, ...]:

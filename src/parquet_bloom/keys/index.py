@@ -37,6 +37,9 @@ class KeyIndex:
 
     def __init__(self, where: PathLike) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
+        self._listings: dict[str, Listing] = {}
+        self._parts: OrderedDict[str, Part] = OrderedDict()
+        self._lock = threading.Lock()
         self._store, path = Stores().locate(os.fspath(where))
         self._path = path.rstrip("/")
         self.path = str(self._store.location(self._path))
@@ -44,9 +47,6 @@ class KeyIndex:
             self.version = source.version_token
             self.manifest: Manifest = from_json(source.read(0, source.size), source.path)
             self.requests, self.bytes_read = source.requests, source.bytes_read
-        self._listings: dict[str, Listing] = {}
-        self._parts: OrderedDict[str, Part] = OrderedDict()
-        self._lock = threading.Lock()
 
     def __del__(self) -> None:
         self.close()

@@ -241,11 +241,16 @@ class Listing:
         return found
 
     @cached_property
-    def local_tokens(self) -> NDArray[np.uint64]:
-        """device, inode, size, mtime_ns and ctime_ns of each file: uint64[files, 5]; zeros where it has none."""
+    def local_tokens(self) -> list[tuple[int, ...]]:
+        """device, inode, size, mtime_ns and ctime_ns of each file; zeros where it has none."""
         table = self._columns(list(_LOCAL)).take(pa.array(self.first[:-1]))
-        columns = [table.column(name).fill_null(0).to_numpy().astype(np.uint64) for name in _LOCAL]
-        return np.stack(columns, axis=1) if len(self) else np.empty((0, len(_LOCAL)), np.uint64)
+        return list(zip(*(table.column(name).fill_null(0).to_pylist() for name in _LOCAL), strict=True))
+
+    @cached_property
+    def schemas(self) -> list[int]:
+        """The schema of each file, as the segment numbers them."""
+        numbers: list[int] = self.schema.tolist()
+        return numbers
 
     def content(self, number: int, file: int) -> Content | None:
         """The content of a column of a file when it was indexed; None where the file lacks the column."""
