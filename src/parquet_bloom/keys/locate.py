@@ -149,6 +149,9 @@ def _distinct(keys: Any) -> pa.Array:
             found = found.storage
         if pa.types.is_dictionary(found.type):
             found = found.dictionary_decode()
+        if pa.types.is_floating(found.type):  # the two zeros are one key, and a NaN equals nothing
+            values = found.drop_null().to_numpy(zero_copy_only=False)
+            found = pa.array(values[~np.isnan(values)] + values.dtype.type(0))
         return found.unique().drop_null()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"keys must be an array, or a list, of values of one type: {error}") from error
