@@ -104,6 +104,7 @@ def test_all_places_of_keys_are_found(tmp_path: Path, kind: str, way: str) -> No
 
     found = parquet_bloom.locate(tmp_path / "data", "k", keys, index)
     assert as_found(found, listed).keys() >= wanted.keys()
+    assert found.num_rows == len(as_found(found, listed)), "each place of a key once"
     facts = facts_of(found)
     assert (facts["covered"], facts["searched"]) == ((FILES, 0) if way == "index" else (0, FILES))
     if way != "nothing":
@@ -134,11 +135,8 @@ def test_deleted_rows_of_a_table_are_not_located(tmp_path: Path) -> None:
     assert found.column("key").to_pylist() == [7, 8]
     assert found.column("deletes").to_pylist() == [False, False]
 
-    (add,) = [
-        json.loads(line)["add"]
-        for line in (root / "_delta_log/00000000000000000000.json").read_text().splitlines()
-        if "add" in line
-    ]
+    log = (root / "_delta_log/00000000000000000000.json").read_text().splitlines()
+    (add,) = (action["add"] for action in map(json.loads, log) if "add" in action)
     features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
     protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     remove = {"remove": {"path": add["path"], "dataChange": True}}

@@ -218,15 +218,19 @@ def _indexed(
             continue
         of_file: dict[int, Covered] = {one.number: one for one in members}
         files = listing.file_of[places]
-        order = np.lexsort((positions, places))
-        positions, places, files = positions[order], places[order], files[order]
+        numbers_of = keys.numbers[positions]
+        order = np.lexsort((numbers_of, places))
+        numbers_of, places, files = numbers_of[order], places[order], files[order]
+        twin = np.zeros(len(places), bool)  # a key may be stored in two ways, as zero is
+        twin[1:] = (places[1:] == places[:-1]) & (numbers_of[1:] == numbers_of[:-1])
+        numbers_of, places, files = numbers_of[~twin], places[~twin], files[~twin]
         cuts = np.flatnonzero(np.diff(files)) + 1
         for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(files)], strict=True):
             if start == stop or int(files[start]) not in of_file:
                 continue
             one = of_file[int(files[start])]
             some = places[start:stop].astype(np.int64)
-            own = keys.numbers[positions[start:stop]]
+            own = numbers_of[start:stop]
             group = some - listing.first[one.number]
             is_same = partial(coverage.is_same, one.file)
             found.append(_Found(one.file, is_same, own, group, first_row[some], rows[some]))
@@ -260,8 +264,8 @@ def _searched(
         false = 0.0
         numbers, groups = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for group, positions, by_chance in admitted_keys(source, outline, leaf, keys.keys, how.use_filters):
-            numbers.append(np.sort(keys.numbers[positions]))
-            groups.append(np.full(len(positions), group, np.int64))
+            numbers.append(np.unique(keys.numbers[positions]))
+            groups.append(np.full(len(numbers[-1]), group, np.int64))
             false += by_chance
         of = np.concatenate(groups)
         rows = outline.rows
