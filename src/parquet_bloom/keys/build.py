@@ -291,6 +291,10 @@ def _decode(one: PlannedFile, first_place: int, packings: dict[int, Packing]) ->
             outline.n_row_groups != len(one.listed.rows) or (outline.rows != one.listed.rows).any()
         ):
             raise ConflictError(source.path, CHANGED)
+        # As of the bytes that are decoded: since the plan the file may have got other ones, and keep its rows.
+        for number, leaf in one.leaves.items():
+            one.listed.values[number] = outline.slots[Slot.NUM_VALUES, :, leaf.index].copy()
+            one.listed.statistics[number] = statistics_of(outline, leaf)
         recording = Recording(source)
         readers = {number: ColumnReader(source, leaf) for number, leaf in one.leaves.items()}
         for group in range(outline.n_row_groups):
