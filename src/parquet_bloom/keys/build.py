@@ -71,7 +71,8 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import in_order
-from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.store import GLOB
+from parquet_bloom.storage.stores import fits, store_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.storage.workers import chain_results, processors
 
@@ -635,11 +636,22 @@ def _refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) ->
     if (table := where.table_name) is not None and os.path.isdir(table.where):
         folders.add(os.path.realpath(table.where))
     real = os.path.realpath(folder)
-    for one in sorted(folders):
-        if real == one or real.startswith(one.rstrip(os.sep) + os.sep):
-            raise RequestError(
-                f"{folder}: lies in {one}, where its files would be read as data; name a folder beside it"
-            )
+    lies_in = [one for one in sorted(folders) if real == one or real.startswith(one.rstrip(os.sep) + os.sep)]
+    lies_in += [one for one in named if set(one) & GLOB and "://" not in one and _finds(one, folder)]
+    if lies_in:
+        raise RequestError(
+            f"{folder}: lies in {lies_in[0]}, where its files would be read as data; name a folder beside it"
+        )
+
+
+def _finds(pattern: str, folder: str) -> bool:
+    """Whether a pattern of local paths finds the files of an index in a folder, or a folder that has them."""
+    wanted = os.path.abspath(pattern).split(os.sep)
+    for name in ("columns/0/0123456789abcdef-00000.parquet", "segments/0123456789abcdef/files.parquet"):
+        names = os.path.join(folder, *name.split("/")).split(os.sep)
+        if any(fits(names[:n], wanted) for n in range(1, len(names) + 1)):
+            return True
+    return False
 
 
 def _estimate(plan: Plan, report: KeyIndexReport) -> None:
