@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -43,11 +43,15 @@ class WrongError(AssertionError):
 
 @dataclass
 class World:
-    """A file, or the files of a data set, and the seed that made them."""
+    """A file, or the files of a data set, and the seed that made them.
+
+    options  of all functions that ask, such as an index
+    """
 
     seed: int
     source: str
     files: list[File]
+    options: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def columns(self) -> dict[str, Column]:
@@ -142,7 +146,7 @@ class Case:
         nan = "largest" if self.way == "largest" else "ieee"
         with one_way(self.number % 2 == 0):
             try:
-                verdicts = parquet_bloom.check(self.world.source, self.asked, nan=nan)
+                verdicts = parquet_bloom.check(self.world.source, self.asked, nan=nan, **self.world.options)
             except RequestError as error:
                 self._refused(error)
                 return
@@ -189,6 +193,8 @@ class Case:
             yield table, _masks(table, self.expression)
 
     def _hold(self, verdicts: Any, truth: list[list[int] | None]) -> None:
+        if verdicts.excluded:
+            truth = self._not_excluded({str(one.path) for one in verdicts.excluded}, truth)
         assert len(verdicts) == len(truth)
         for at, (verdict, rows) in enumerate(zip(verdicts, truth, strict=True)):
             seen = functools.reduce(int.__or__, rows or (), 0)
@@ -201,20 +207,30 @@ class Case:
             if verdict.skipped == bool(outcome & TRUE):
                 raise WrongError(f"{self}\n  row group {at}: skipped {verdict.skipped}, outcome {verdict.outcome}")
 
+    def _not_excluded(self, excluded: set[str], truth: list[list[int] | None]) -> list[list[int] | None]:
+        """What is true in files that were opened."""
+        left = []
+        for (file, _, _, _), rows in zip(self.world.groups(), truth, strict=True):
+            if str(file.path) not in excluded:
+                left.append(rows)
+            elif TRUE in (rows or ()):
+                raise WrongError(f"{self}\n  {file.path} is not opened, a row is TRUE")
+        return left
+
     def _read(self, verdicts: Any, expected: list[int] | None) -> None:
         """Rows that are read are those that match, in their order; and all count the same."""
-        source, asked = self.world.source, self.asked
+        source, asked, options = self.world.source, self.asked, self.world.options
         kept = [(v.path, v.row_group) for v in verdicts if not v.skipped]
-        pruned = parquet_bloom.prune(source, asked)
+        pruned = parquet_bloom.prune(source, asked, **options)
         if [(path, group) for path, groups in pruned for group in groups] != kept:
             raise WrongError(f"{self}\n  prune keeps {pruned}, check {kept}")
         if expected is None:
             return
         try:
-            found = parquet_bloom.read_table(source, asked, columns=["row"])["row"].to_pylist()
+            found = parquet_bloom.read_table(source, asked, columns=["row"], **options)["row"].to_pylist()
             if found != expected:
                 raise WrongError(f"{self}\n  rows {found} are read, {expected} match")
-            number = parquet_bloom.count(source, asked)
+            number = parquet_bloom.count(source, asked, **options)
         except (RequestError, *ARROW_ERRORS):
             return  # types that pyarrow does not filter or cast in files
         if number != len(expected):

@@ -27,6 +27,8 @@ from parquet_bloom.arguments import column_names, refuse_unknown, several
 from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
 from parquet_bloom.filters.content import CHANGED, Content, Recording
 from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.outline import Slot
+from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.entries import U64, Packing, Sorter, write_part
 from parquet_bloom.keys.listing import write_listing
@@ -40,6 +42,8 @@ from parquet_bloom.output.folder import lock
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.store import GLOB
+from parquet_bloom.storage.stores import fits
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.storage.workers import chain_results, processors
 
@@ -106,6 +110,10 @@ def _decode(
             outline.n_row_groups != len(one.listed.rows) or (outline.rows != one.listed.rows).any()
         ):
             raise ConflictError(source.path, CHANGED)
+        # As of the bytes that are decoded: since the plan the file may have got other ones, and keep its rows.
+        for number, leaf in one.leaves.items():
+            one.listed.values[number] = outline.slots[Slot.NUM_VALUES, :, leaf.index].copy()
+            one.listed.statistics[number] = statistics_of(outline, leaf)
         recording = Recording(source)
         with ExitStack() as stack:
             readers = {
@@ -397,8 +405,18 @@ def _refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) ->
     if (table := where.table_name) is not None and os.path.isdir(table.where):
         folders.add(os.path.realpath(table.where))
     real = os.path.realpath(folder)
-    for one in sorted(folders):
-        if real == one or real.startswith(one.rstrip(os.sep) + os.sep):
-            raise RequestError(
-                f"{folder}: lies in {one}, where its files would be read as data; name a folder beside it"
-            )
+    lies_in = [one for one in sorted(folders) if real == one or real.startswith(one.rstrip(os.sep) + os.sep)]
+    lies_in += [one for one in named if set(one) & GLOB and "://" not in one and _finds(one, folder)]
+    if lies_in:
+        reason = f"lies in {lies_in[0]}, where its files would be read as data"
+        raise RequestError(f"{folder}: {reason}; name a folder beside it")
+
+
+def _finds(pattern: str, folder: str) -> bool:
+    """Whether a pattern of local paths finds the files of an index in a folder, or a folder that has them."""
+    wanted = os.path.abspath(pattern).split(os.sep)
+    for name in ("columns/0/0123456789abcdef-00000.parquet", "segments/0123456789abcdef/files.parquet"):
+        names = os.path.join(folder, *name.split("/")).split(os.sep)
+        if any(fits(names[:n], wanted) for n in range(1, len(names) + 1)):
+            return True
+    return False

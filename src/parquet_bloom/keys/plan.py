@@ -143,7 +143,8 @@ def plan_of(
 
     def footer(file: DataFile) -> tuple[DataFile, Outline, object]:
         with OpenFile(file) as source:
-            return file, source.outline(), source.lasting_token() or [source.size, str(source.version_token)]
+            token = source.lasting_token(wait=True) or [source.size, str(source.version_token)]
+            return file, source.outline(), token
 
     local = all(one.is_local for one in files)
     for result in in_order(footer, files, 0 if local else None):
@@ -204,7 +205,17 @@ def _segment(files: list[PlannedFile], false_places: float) -> PlannedSegment:
         entries = sum(int(one.listed.values[number].sum()) for one in files)
         bits = bits_of(entries, places, false_places)
         packings[number] = Packing(bits, place_bits_of(places), partition_bits_of(entries, bits))
-    facts = [[one.listed.path, one.schema.hex(), one.listed.rows.tolist(), one.token] for one in files]
+    # All that entries come from: what a killed build left counts for the same columns of the same files alone.
+    facts = [
+        [
+            one.listed.path,
+            one.schema.hex(),
+            [leaf.index for _, leaf in sorted(one.leaves.items())],
+            one.listed.rows.tolist(),
+            one.token,
+        ]
+        for one in files
+    ]
     known = [sorted((n, astuple(packing)) for n, packing in packings.items()), facts]
     name = hashlib.sha256(json.dumps(known, default=str).encode()).hexdigest()[:16]
     return PlannedSegment(name, files, schemas, dict(files[0].leaves), packings)

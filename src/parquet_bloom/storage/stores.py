@@ -181,27 +181,28 @@ class RemoteStore(Store):
             if not hidden and any(name.startswith("_") for name in names):
                 continue
             if not is_file:
-                if not recursive and _fits(names, wanted):
+                if not recursive and fits(names, wanted):
                     inside = self.list_folder(path)
                     seen(self, path, inside, True)
                     found += [p for p, f in inside if f and is_data(p.removeprefix(path).strip("/"))]
-            elif _fits(names, wanted) or any(
-                _fits(names[:n], wanted) and is_data("/".join(names[n:])) for n in range(1, len(names))
+            elif fits(names, wanted) or any(
+                fits(names[:n], wanted) and is_data("/".join(names[n:])) for n in range(1, len(names))
             ):
                 found.append(path)
         return root, found
 
 
-def _fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
+def fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a path fits a pattern, both as their parts."""
     if not wanted:
         return not names
     if wanted[0] == "**":
-        if _fits(names, wanted[1:]):
+        if fits(names, wanted[1:]):
             return True
-        return bool(names) and not names[0].startswith(".") and _fits(names[1:], wanted)
+        return bool(names) and not names[0].startswith(".") and fits(names[1:], wanted)
     if not names or (names[0].startswith(".") and not wanted[0].startswith(".")):
         return False
-    return fnmatchcase(names[0], wanted[0]) and _fits(names[1:], wanted[1:])
+    return fnmatchcase(names[0], wanted[0]) and fits(names[1:], wanted[1:])
 
 
 # --- files ---------------------------------------------------------------------------------------

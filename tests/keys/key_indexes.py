@@ -1,0 +1,126 @@
+"""Key indexes as tests look at them: entries read back, values hashed by another library, builds in child processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+import parquet_bloom
+from parquet_bloom.keys.build import build_index
+from parquet_bloom.keys.manifest import Manifest, from_json, to_json
+
+Entries = dict[tuple[str, int], set[int]]  # (file below the root, row group) -> hashes
+
+
+def manifest_of(index: Path) -> Manifest:
+    """The manifest of an index."""
+    return from_json((index / "manifest.json").read_bytes(), index)
+
+
+def rewrite_manifest(index: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change what a manifest says, with a checksum that fits: whoever forges can do that too."""
+    words = json.loads((index / "manifest.json").read_text())
+    change(words["index"])
+    plain = json.dumps(words["index"], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    words["crc32"] = zlib.crc32(plain.encode())
+    (index / "manifest.json").write_text(json.dumps(words))
+
+
+def parts_of(index: Path, number: int = 0) -> list[Path]:
+    """The Parquet files of a column, by name."""
+    return sorted((index / "columns" / str(number)).glob("*.parquet"))
+
+
+def content_of(index: Path) -> dict[str, bytes]:
+    """Every file of an index but its manifest, which has a time."""
+    return {
+        str(path.relative_to(index)): path.read_bytes()
+        for path in sorted(index.rglob("*"))
+        if path.is_file() and path.name != "manifest.json"
+    }
+
+
+def said_of(index: Path) -> bytes:
+    """The manifest of an index as if it had been written in 1970."""
+    return to_json(replace(manifest_of(index), created=0))
+
+
+def read_entries(index: Path, number: int = 0, read: Callable[[Path], list[tuple[int, int]]] | None = None) -> Entries:
+    """The entries of a column, by file and row group; the hashes as they are kept, of `bits` bits.
+
+    read  a Parquet file of (hash, place) -> rows
+    """
+    found: Entries = defaultdict(set)
+    for segment in manifest_of(index).segments:
+        column = segment.column(number)
+        if column is None:
+            continue
+        places = pq.read_table(index / segment.listing_name).select(["path", "row_group"]).to_pylist()
+        for partition in range(len(column.parts)):
+            path = index / segment.part_name(number, partition)
+            for one, place in (read or by_pyarrow)(path):
+                found[places[place]["path"], places[place]["row_group"]].add(one)
+    return dict(found)
+
+
+def by_pyarrow(path: Path) -> list[tuple[int, int]]:
+    """The entries of one file."""
+    table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    return list(zip(table["hash"].to_pylist(), table["place"].to_pylist(), strict=True))
+
+
+def hashed(plain: bytes, bits: int) -> int:
+    """What an entry keeps of a value."""
+    return int(xxhash.xxh64(plain).intdigest()) >> (64 - bits)
+
+
+def built(source: Any, columns: Any, index: Path, **options: Any) -> Any:
+    """Build an index; returns its report."""
+    return build_index(source, columns, index, **options)
+
+
+def in_a_child(work: Callable[[], object], killed_after: float | None = None) -> int:
+    """Run in a forked process; returns its wait status.
+
+    killed_after  seconds until SIGKILL
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    if killed_after is not None:
+        time.sleep(killed_after)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    """Rows as texts, in their order; NaN equals itself, and the two zeros are two values."""
+    return [repr(row) for row in table.to_pylist()]
+
+
+def same_rows(source: Any, predicate: Any, index: Any, **options: Any) -> int:
+    """Hold rows and counts with an index against those without one; returns how many rows match."""
+    wanted = parquet_bloom.read_table(source, predicate, **options)
+    found = parquet_bloom.read_table(source, predicate, index=index, **options)
+    assert found.schema == wanted.schema, predicate
+    assert rows_of(found) == rows_of(wanted), predicate
+    assert parquet_bloom.count(source, predicate, index=index, **options) == wanted.num_rows, predicate
+    return int(wanted.num_rows)

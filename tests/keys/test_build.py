@@ -1,0 +1,357 @@
+"""Builds of key indexes: entries against brute force, builds that are killed, files that change meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from keys.key_indexes import (
+    built,
+    by_pyarrow,
+    content_of,
+    hashed,
+    in_a_child,
+    manifest_of,
+    parts_of,
+    read_entries,
+    said_of,
+    same_rows,
+)
+
+import parquet_bloom
+from parquet_bloom.errors import ConflictError, RefusedTypeError, RequestError, StorageError, UnknownColumnError
+from parquet_bloom.keys import build
+
+# Values as the format's PLAIN encoding has them: little-endian numbers, texts without their length.
+PLAIN: dict[str, tuple[pa.DataType, list[Any], Callable[[Any], bytes]]] = {
+    "int8": (pa.int8(), [-128, -1, 0, 127], lambda v: struct.pack("<i", v)),
+    "uint8": (pa.uint8(), [0, 255], lambda v: struct.pack("<i", v)),
+    "int32": (pa.int32(), [-(2**31), 0, 7, 2**31 - 1], lambda v: struct.pack("<i", v)),
+    "uint32": (pa.uint32(), [0, 2**32 - 1], lambda v: struct.pack("<I", v)),
+    "int64": (pa.int64(), [-(2**63), 0, 7, 2**63 - 1], lambda v: struct.pack("<q", v)),
+    "uint64": (pa.uint64(), [0, 2**64 - 1], lambda v: struct.pack("<Q", v)),
+    "single": (pa.float32(), [1.5, -2.25, float("inf")], lambda v: struct.pack("<f", v)),
+    "double": (pa.float64(), [0.1, -1e300, float("-inf")], lambda v: struct.pack("<d", v)),
+    "date": (pa.date32(), [date(2026, 1, 1), date(1969, 12, 31)],
+             lambda v: struct.pack("<i", (v - date(1970, 1, 1)).days)),
+    "text": (pa.string(), ["", "a", "é" * 50], lambda v: v.encode()),
+    "bytes": (pa.binary(), [b"", b"\xff\x00", b"x" * 200], lambda v: v),
+    "fixed": (pa.binary(3), [b"abc", b"\0\0\xff"], lambda v: v),
+    "few": (pa.dictionary(pa.int8(), pa.string()), ["red", "green"], lambda v: v.encode()),
+    "decimal": (pa.decimal128(38, 2), [Decimal("1.25"), Decimal("-7.00")],
+                lambda v: int(v.scaleb(2)).to_bytes(16, "big", signed=True)),
+}  # fmt: skip
+
+
+def by_duckdb(path: Path) -> list[tuple[int, int]]:
+    """The entries of one file, as another program reads them."""
+    return duckdb.sql(f"SELECT hash, place FROM '{path}'").fetchall()
+
+
+def write_kinds(folder: Path, rng: Random) -> dict[tuple[str, int], dict[str, set[Any]]]:
+    """Files with a column of each type; returns the values of each row group."""
+    folder.mkdir()
+    held: dict[tuple[str, int], dict[str, set[Any]]] = {}
+    for number in range(3):
+        groups = []
+        for group in range(rng.randint(1, 3)):
+            columns = {}
+            held[f"{number}.parquet", group] = own = {}
+            for name, (kind, values, _) in PLAIN.items():
+                few = [rng.choice([*values, None]) for _ in range(12)]
+                own[name] = {one for one in few if one is not None}
+                inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+                columns[name] = pa.array(few, inner).cast(kind)
+            groups.append(pa.table(columns))
+        with pq.ParquetWriter(folder / f"{number}.parquet", groups[0].schema, use_dictionary=number == 1) as writer:
+            for table in groups:
+                writer.write_table(table)
+    return held
+
+
+@pytest.mark.parametrize("read", [by_pyarrow, by_duckdb])
+def test_entries_are_the_hashes_of_the_values(read: Callable[[Path], Any], tmp_path: Path) -> None:
+    """Another library hashes the values as the format has them, and another program reads the entries."""
+    held = write_kinds(tmp_path / "data", Random(3))
+    built(tmp_path / "data", list(PLAIN), tmp_path / "index")
+    manifest = manifest_of(tmp_path / "index")
+    assert [column.name for column in manifest.columns] == list(PLAIN)
+    for number, name in enumerate(PLAIN):
+        found = read_entries(tmp_path / "index", number, read)
+        [bits] = {column.bits for segment in manifest.segments if (column := segment.column(number))}
+        plain = PLAIN[name][2]
+        wanted = {place: {hashed(plain(one), bits) for one in own[name]} for place, own in held.items() if own[name]}
+        assert found == wanted, name
+
+
+def test_parts_are_sorted_and_have_checksums(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    ids = np.random.default_rng(1).integers(0, 1 << 60, 70_000)
+    pq.write_table(pa.table({"id": [*ids, *ids]}), tmp_path / "data/a.parquet", row_group_size=70_000)
+    report = built(tmp_path / "data", "id", tmp_path / "index")
+    [part] = parts_of(tmp_path / "index")
+    entries = by_pyarrow(part)
+    assert entries == sorted(set(entries))
+    distinct = {hashed(int(one).to_bytes(8, "little"), report.columns[0].bits) for one in ids}
+    assert len(entries) == report.columns[0].entries == 2 * len(distinct)
+    with pq.ParquetFile(part) as file:
+        assert max(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)) == 1 << 15
+    assert report.bytes == sum(map(len, content_of(tmp_path / "index").values()))
+
+
+# --- killed -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Sorting spills every few files."""
+    before = parquet_bloom.set_limits(max_memory=256 << 10)
+    yield
+    parquet_bloom.set_limits(max_memory=before.max_memory)
+
+
+def write_ids(folder: Path, files: int = 24, rows: int = 3000) -> None:
+    folder.mkdir()
+    rng = np.random.default_rng(5)
+    for number in range(files):
+        columns = {name: rng.integers(0, 1 << 60, rows) for name in ("a", "b")}
+        pq.write_table(pa.table(columns | {"t": [f"t{n % 99}" for n in range(rows)]}),
+                       folder / f"{number:03}.parquet", row_group_size=1000)  # fmt: skip
+
+
+def killed_at(files_done: int, source: Path, columns: Any, index: Path) -> None:
+    """A build in a child process that is killed once so many files are done."""
+
+    def killing(progress: parquet_bloom.Progress) -> None:
+        if progress.files_done == files_done:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(lambda: built(source, columns, index, progress=killing)) == signal.SIGKILL
+    assert not (index / "manifest.json").exists()
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("files_done", [1, 4, 9, 23])
+def test_a_killed_build_goes_on_and_writes_the_same(files_done: int, tmp_path: Path, monkeypatch: Any) -> None:
+    write_ids(tmp_path / "data")
+    built(tmp_path / "data", ["a", "t"], tmp_path / "whole")
+    killed_at(files_done, tmp_path / "data", ["a", "t"], tmp_path / "index")
+    decoded: list[int] = []
+    real = build._decode
+    monkeypatch.setattr(build, "_decode", lambda one, *rest: (decoded.append(1), real(one, *rest))[1])
+    built(tmp_path / "data", ["a", "t"], tmp_path / "index")
+    assert content_of(tmp_path / "index") == content_of(tmp_path / "whole")
+    assert said_of(tmp_path / "index") == said_of(tmp_path / "whole")
+    assert not (tmp_path / "index/build").exists()
+    if files_done > 8:
+        assert len(decoded) < 24 - files_done + 6, "files that were spilled are not decoded again"
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_build_that_is_killed_again_and_again_writes_the_same(seed: int, tmp_path: Path) -> None:
+    write_ids(tmp_path / "data")
+    begun = time.perf_counter()
+    built(tmp_path / "data", ["a", "t"], tmp_path / "whole")
+    taken = time.perf_counter() - begun
+    rng = Random(seed)
+    for _ in range(6):
+        status = in_a_child(
+            lambda: built(tmp_path / "data", ["a", "t"], tmp_path / "index", overwrite=True),
+            killed_after=rng.random() * 1.2 * taken,
+        )
+        assert status in (0, signal.SIGKILL)
+        if status == 0:
+            assert said_of(tmp_path / "index") == said_of(tmp_path / "whole")
+    built(tmp_path / "data", ["a", "t"], tmp_path / "index", overwrite=True)
+    assert content_of(tmp_path / "index") == content_of(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("other", ["b", "t"])
+def test_what_a_killed_build_left_is_not_taken_for_another_column(other: str, tmp_path: Path) -> None:
+    write_ids(tmp_path / "data")
+    killed_at(20, tmp_path / "data", ["a"], tmp_path / "index")
+    built(tmp_path / "data", [other], tmp_path / "index")
+    built(tmp_path / "data", [other], tmp_path / "whole")
+    assert content_of(tmp_path / "index") == content_of(tmp_path / "whole")
+    value = pq.read_table(tmp_path / "data/004.parquet")[other][5].as_py()
+    assert same_rows(tmp_path / "data", f"{other} = {value!r}", tmp_path / "index") > 0
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("change", ["a file", "the columns' order", "the rate", "a torn journal", "torn runs"])
+def test_what_a_killed_build_left_counts_for_the_same_plan_only(change: str, tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    write_ids(data)
+    killed_at(20, data, ["a", "b"], index)
+    columns, options = ["a", "b"], {}
+    if change == "a file":
+        table = pq.read_table(data / "001.parquet")
+        values = pa.array([123456789, *table["a"].to_pylist()[1:]])
+        pq.write_table(table.set_column(0, "a", values), data / "001.parquet", row_group_size=1000)
+    elif change == "the columns' order":
+        columns = ["b", "a"]
+    elif change == "the rate":
+        options = {"false_places": 1e-6}
+    elif change == "a torn journal":
+        journal = index / "build/journal"
+        journal.write_bytes(journal.read_bytes()[:-9])
+    else:  # written after the last note
+        for run in (index / "build").glob("*/*-*"):
+            with run.open("ab") as out:
+                out.write(bytes(24))
+    built(data, columns, index, **options)
+    built(data, columns, tmp_path / "whole", **options)
+    assert content_of(index) == content_of(tmp_path / "whole")
+    for name in columns:
+        value = pq.read_table(data / "001.parquet")[name][0].as_py()
+        assert same_rows(data, f"{name} = {value}", index) == 1
+
+
+# --- files that change meanwhile --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rewrite", ["other bounds", "other rows", "gone"])
+def test_a_file_that_changes_while_others_are_indexed(rewrite: str, tmp_path: Path) -> None:
+    """Its footer was read before it changed, and its values would be read after."""
+    data, last = tmp_path / "data", tmp_path / "data/023.parquet"
+    write_ids(data)
+
+    def changing(progress: parquet_bloom.Progress) -> None:
+        if progress.files_done != 1:
+            return
+        if rewrite == "gone":
+            last.unlink()
+            return
+        n = 3000 if rewrite == "other bounds" else 2500
+        table = pa.table({"a": np.arange(n) - 10**6, "b": np.arange(n) - 10**6, "t": ["new"] * n})
+        pq.write_table(table, last, row_group_size=1000)
+
+    try:
+        built(data, ["a", "t"], tmp_path / "index", threads=1, progress=changing)
+    except (ConflictError, StorageError):
+        assert not (tmp_path / "index/manifest.json").exists()
+        return
+    assert rewrite == "other bounds"
+    assert same_rows(data, "a = -1000000 OR t = 'new'", tmp_path / "index") == 3000
+
+
+# --- what is refused, and what is written -----------------------------------------------------------
+
+
+def test_an_index_that_is_there_is_replaced_only_if_that_is_wanted(tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    write_ids(data, files=2)
+    built(data, ["a", "b"], index)
+    before = content_of(index)
+    with pytest.raises(StorageError, match="manifest.json"):
+        built(data, ["b"], index)
+    assert content_of(index) == before
+    built(data, ["b"], index, overwrite=True)
+    after = content_of(index)
+    assert len([name for name in after if name.startswith("columns/")]) == 1, "nothing of the old one is left"
+    assert len([name for name in after if name.startswith("segments/")]) == 1
+    value = pq.read_table(data / "000.parquet")["b"][7].as_py()
+    assert same_rows(data, f"b = {value}", index) == 1
+
+
+def test_a_process_that_has_an_index_open_takes_the_new_one(tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    write_ids(data, files=2)
+    built(data, ["a"], index)
+    values = {name: pq.read_table(data / "000.parquet")[name][7].as_py() for name in ("a", "b")}
+    for name in ("a", "b", "a"):
+        built(data, [name], index, overwrite=True)
+        for asked, value in values.items():
+            assert same_rows(data, f"{asked} = {value}", index) == 1
+        closed = parquet_bloom.check(data, f"{name} = 5", index=index)
+        assert not any(not one.skipped for one in closed)
+
+
+@pytest.mark.parametrize("where", ["data", "data/index", "data/deep/index", "link", "part=1/index"])
+def test_an_index_among_the_data_is_refused(where: str, tmp_path: Path) -> None:
+    write_ids(tmp_path / "data", files=1)
+    (tmp_path / "part=1").mkdir()
+    os.link(tmp_path / "data/000.parquet", tmp_path / "part=1/a.parquet")
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    source: Any = [tmp_path / "data", tmp_path / "part=1/a.parquet"]
+    with pytest.raises(RequestError, match="read as data; name a folder beside it"):
+        built(source, ["a"], tmp_path / where / ("" if where != "link" else "index"))
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_an_index_that_a_pattern_would_find_is_refused(tmp_path: Path) -> None:
+    write_ids(tmp_path / "data", files=1)
+    with pytest.raises(RequestError, match="read as data; name a folder beside it"):
+        built(f"{tmp_path}/**/*.parquet", ["a"], tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    write_ids(data, files=3)
+    said = built(data, ["a", "t"], index, dry_run=True)
+    assert not index.exists()
+    done = built(data, ["a", "t"], index)
+    assert (said.files, said.row_groups, said.rows, said.segments) == (
+        done.files, done.row_groups, done.rows, done.segments,
+    )  # fmt: skip
+    assert said.columns[0].bits == done.columns[0].bits
+    assert 0.5 * done.columns[0].bytes < said.columns[0].bytes < 1.5 * done.columns[0].bytes
+    before = content_of(index)
+    built(data, ["b"], index, dry_run=True)
+    assert content_of(index) == before
+
+
+def test_an_error_leaves_no_manifest(tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    write_ids(data, files=3)
+    broken = bytearray((data / "001.parquet").read_bytes())
+    with pq.ParquetFile(data / "001.parquet") as file:
+        at = file.metadata.row_group(1).column(0).data_page_offset
+    broken[at : at + 40] = bytes(40)
+    (data / "001.parquet").write_bytes(broken)
+    with pytest.raises(parquet_bloom.ParquetBloomError, match=r"001\.parquet"):
+        built(data, ["a"], index)
+    assert not (index / "manifest.json").exists()
+    (data / "001.parquet").unlink()
+    built(data, ["a"], index)
+    value = pq.read_table(data / "000.parquet")["a"][7].as_py()
+    assert same_rows(data, f"a = {value}", index) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "match"),
+    [
+        ([], RequestError, "at least one"), ("nothing", UnknownColumnError, "nothing"),
+        ("flag", RefusedTypeError, "flag"), ("p", RequestError, "folders' names"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_indexed_is_refused(columns: Any, error: Any, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "data/p=1/a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1], "flag": [True], "p": [5]}), path)
+    with pytest.raises(error, match=match):
+        built(tmp_path / "data", columns, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("false_places", [0, -1, float("nan"), float("inf")])
+def test_a_rate_that_is_none_is_refused(false_places: float, tmp_path: Path) -> None:
+    write_ids(tmp_path / "data", files=1)
+    with pytest.raises(RequestError, match="positive number"):
+        built(tmp_path / "data", "a", tmp_path / "index", false_places=false_places)
