@@ -225,6 +225,7 @@ def test_what_a_killed_build_left_counts_for_the_same_plan_only(change: str, tmp
 # --- files that change meanwhile --------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("rewrite", ["other bounds", "other rows", "gone"])
 def test_a_file_that_changes_while_others_are_indexed(rewrite: str, tmp_path: Path) -> None:
     """Its footer was read before it changed, and its values would be read after."""

@@ -70,19 +70,19 @@ class _Decoded:
     count: int = 0
 
 
-def _runs(files: Sequence[PlannedFile], first: int) -> list[range]:
+def _runs(files: Sequence[PlannedFile], first: int, most: int) -> list[range]:
     """Files from number `first` on that one thread decodes one after the other: many small ones, or a large one."""
     runs, start, rows = [], first, 0
     for number in range(first, len(files)):
         rows += int(files[number].listed.rows.sum())
-        if rows >= _RUN_ROWS:
+        if rows >= most:
             runs.append(range(start, number + 1))
             start, rows = number + 1, 0
     return [*runs, range(start, len(files))] if start < len(files) else runs
 
 
-def _decode_run(planned: PlannedSegment, run: range, firsts: Sequence[int]) -> Iterator[_Decoded]:
-    """The entries of a run of files, some hundred thousand at a time.
+def _decode_run(planned: PlannedSegment, run: range, firsts: Sequence[int], most: int) -> Iterator[_Decoded]:
+    """The entries of a run of files, some `most` at a time.
 
     firsts  the first place of each file
     Raises FileError; ConflictError for a file that is not the one whose footer was read, or changes meanwhile.
@@ -93,7 +93,7 @@ def _decode_run(planned: PlannedSegment, run: range, firsts: Sequence[int]) -> I
         for column, packed in _decode(planned.files[number], firsts[number], planned.packings, contents):
             so_far.entries.setdefault(column, []).append(packed)
             so_far.count += len(packed)
-            if so_far.count >= _RUN_ROWS // 4:
+            if so_far.count >= most:
                 yield so_far
                 so_far = _Decoded({}, [])
         so_far.finished.append(contents)
@@ -232,11 +232,12 @@ def _sort(planned: PlannedSegment, done: int, sorter: Sorter, threads: int, mete
     firsts = np.cumsum([0, *(len(one.listed.rows) for one in planned.files)]).tolist()
     columns = {number: at for at, number in enumerate(planned.packings)}
     noted = done
+    at_once = min(_RUN_ROWS, sorter.most // 4)
 
     def work(run: range) -> Iterator[_Decoded]:
-        return _decode_run(planned, run, firsts)
+        return _decode_run(planned, run, firsts, at_once // 4)
 
-    with closing(chain_results(work, _runs(planned.files, done), threads, _AHEAD)) as results:
+    with closing(chain_results(work, _runs(planned.files, done, at_once), threads, _AHEAD)) as results:
         for one in results:
             for number, parts in one.entries.items():
                 for packed in parts:

@@ -87,14 +87,14 @@ class Sorter:
     """
 
     def __init__(self, packings: list[Packing], folder: str, most: int) -> None:
-        self._packings, self._folder, self._most = packings, folder, most
+        self._packings, self._folder, self.most = packings, folder, most
         self._new: list[list[U64]] = [[] for _ in packings]
         self._waiting = 0
         self.lengths: dict[str, int] = {}  # name of a run's file -> bytes that count
 
     def add(self, column: int, packed: U64) -> None:
         """Take entries. Raises StorageError where runs cannot be written."""
-        if self._waiting and self._waiting + len(packed) > self._most:
+        if self._waiting and self._waiting + len(packed) > self.most:
             self.spill()
         self._new[column].append(packed)
         self._waiting += len(packed)
@@ -102,7 +102,7 @@ class Sorter:
     @property
     def is_full(self) -> bool:
         """Whether it is time to spill: so at the end of a file a killed build can go on from there."""
-        return 2 * self._waiting > self._most
+        return 2 * self._waiting > self.most
 
     def spill(self) -> None:
         """Write what is in memory to the folder."""
