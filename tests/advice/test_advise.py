@@ -209,6 +209,13 @@ def test_shapes_that_filters_do_not_help_are_told(tmp_path: Path) -> None:
     assert any("1,000 files with one row group each" in line and "index" in line for line in advice.flags)
 
 
+def test_very_many_row_groups_want_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": pa.array(np.arange(10_000) * 7919 % 10_007)}), path, row_group_size=1)
+    (flag,) = [line for line in advise(path).flags if "key index" in line]
+    assert flag.startswith("10,000 row groups: filters of 1 % let some 100 of them through for any key")
+
+
 def test_results_become_plain_values(events: Path) -> None:
     advice = advise(events)
     plain = json.loads(json.dumps(advice.to_dict()))

@@ -65,6 +65,8 @@ from parquet_bloom.storage.table_folders import RAW_FILES
 SATURATED = 0.5  # a rate above which a filter admits more absent values than it denies
 BLOATED = 4  # times as large as 1 % takes
 _MANY_FILES = 1000
+_MANY_ROW_GROUPS = 10_000  # from where on more than a hundred get through filters of 1 %
+_INDEX_BYTES = 4  # of a key index for each row, where all values differ
 _LARGE_BYTES, _LARGE_ROWS = 512 << 20, 5_000_000
 _LOOKED_AT = 6  # row groups of a column
 _FAR_COLUMNS = 16  # of files on another storage that are sampled at a time
@@ -77,7 +79,13 @@ def flags_of(data: Survey) -> list[str]:
 
 def _shape_flags(data: Survey) -> Iterator[str]:
     groups = max(1, data.row_groups)
-    if data.files >= _MANY_FILES and data.row_groups <= len(data.read):
+    if data.row_groups >= _MANY_ROW_GROUPS:
+        through, size = data.row_groups // 100, data.rows * _INDEX_BYTES / (1 << 20)
+        yield (
+            f"{data.row_groups:,} row groups: filters of 1 % let some {through:,} of them through for any key; a key "
+            f"index beside them lets hardly one, for some {size:,.0f} MiB a column (parquet-bloom index build)"
+        )
+    elif data.files >= _MANY_FILES and data.row_groups <= len(data.read):
         yield (
             f"{data.files:,} files with one row group each: opening every one of them for its filter costs more than "
             "the filters save; a key index over all files answers here (parquet-bloom index build)"
