@@ -24,7 +24,7 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores
 
 _OPEN_INDEXES = 8
-_OPEN_PARTS = 256  # of one index
+_OPEN_PARTS = 32  # of one index: each has a descriptor
 
 
 class KeyIndex:
