@@ -164,9 +164,9 @@ class Search:
             here += len(several)
         self.ask_index()
         others = self.files[here:]
-        results = in_order(self._try, (one for one in others if self._exclusion(one) is None))
+        results = in_order(self._try, (one for one in others if self.exclusion(one) is None))
         for one in others:  # those that the log or an index excludes take no place among the ones that are opened
-            excluded = self._exclusion(one)
+            excluded = self.exclusion(one)
             yield FileResult(one, excluded=excluded) if excluded is not None else next(results)()
 
     def ask_log(self) -> None:
@@ -213,10 +213,10 @@ class Search:
             outcome = partition_outcome(self.question(self._first.leaves, data_file))
             if not outcome & TRUE:
                 return FileResult(data_file, excluded=BY_FOLDER)
-        excluded = self._exclusion(data_file)
+        excluded = self.exclusion(data_file)
         return FileResult(data_file, excluded=excluded) if excluded is not None else None
 
-    def _exclusion(self, data_file: DataFile) -> Exclusion | None:
+    def exclusion(self, data_file: DataFile) -> Exclusion | None:
         """Why the log, or an index, excludes a file unopened; None where neither does."""
         excluded = self.log.exclusion(data_file)
         return excluded if excluded is not None or self._evidence is None else self._evidence.exclusion(data_file)
