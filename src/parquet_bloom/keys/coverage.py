@@ -2,7 +2,8 @@
 
     a table's file   its log names it, and the index is of this table: a name in a table's log has one content for ever
     a local file     stat has the token that the index keeps
-    another storage  the token is compared when the file is opened; until then the file is not excluded
+    an object        its version in a listing (storage.stores.listed_versions) is the one that the index keeps
+    else             the token is compared when the file is opened; until then the file is not excluded
 
 Equal names and sizes prove nothing: storage.version_token says what does. A token that differs proves nothing either,
 so such a file is read as without an index. An index opens no file by a name of its own: names are only compared.
@@ -25,6 +26,7 @@ from parquet_bloom.keys.plan import below, name_of
 from parquet_bloom.search.log import Log
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.stores import listed_versions
 from parquet_bloom.storage.version_token import LocalToken, StoreToken, proves
 
 
@@ -105,28 +107,36 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
         coverage.by_log = bool(manifest.identity == identity and (identity or manifest.table == table))
     listings = [index.listing(segment) for segment in manifest.segments]
     root = manifest.root + "/"
+    far: list[tuple[DataFile, int, int]] = []
     for file in found.files:
         if not file.stored:
             continue
         # The names of most files are their paths. name_of and below would say the same, at ten times the time.
         path = file.path
-        if file.is_local and path.startswith(root):
-            at = names.get(path[len(root) :])
-        else:
-            at = names.get(below(name_of(file), manifest.root))
+        inside = file.is_local and path.startswith(root)
+        at = names.get(path[len(root) :] if inside else below(name_of(file), manifest.root))
         if at is None:
             continue
         segment, number = at
         coverage.at[id(file)] = at
-        is_sure = coverage.by_log
-        if not is_sure and file.is_local:
+        if not coverage.by_log and not file.is_local:
+            far.append((file, segment, number))
+            continue
+        if not coverage.by_log:
             try:
-                is_sure = coverage.is_indexed(path, listings[segment].local_tokens[number])
+                if not coverage.is_indexed(path, listings[segment].local_tokens[number]):
+                    coverage.changed += 1
+                    continue
             except OSError:  # it is gone, as opening it will say
                 continue
-            if not is_sure:
-                coverage.changed += 1
-                continue
+        coverage.known.append(Covered(file, segment, number, listings[segment].schemas[number], True))
+    versions = listed_versions([file for file, _, _ in far])
+    for file, segment, number in far:
+        version = versions.get(file.path)
+        is_sure = version is not None and proves(listings[segment].tokens[number], version.facts())
+        if version is not None and not is_sure:
+            coverage.changed += 1
+            continue
         coverage.known.append(Covered(file, segment, number, listings[segment].schemas[number], is_sure))
     return coverage
 

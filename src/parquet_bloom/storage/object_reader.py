@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import logging
 import os
+import posixpath
 import re
 import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ R = TypeVar("R")
 logger = logging.getLogger("parquet_bloom")
 
 TAIL = 64 << 10  # bytes of an object's end that opening it brings
+_OTHERS = 4  # times as many objects as are wanted, that a listing goes through
 _STORES = 16  # that are kept when no file system has them any more, with their connections
 _CHANGED = "was changed by another program meanwhile; ask again"
 
@@ -220,6 +222,16 @@ class Bucket:
             raise WrongAnswerError
         return data
 
+    def listed(self, prefix: str) -> Iterator[tuple[str, StoreToken]]:
+        """Key and version of each object below a folder; "" is the whole bucket. Raises RefusedError."""
+        import obstore
+
+        with _errors():
+            pages = iter(obstore.list(self._store, prefix or None, chunk_size=1000))
+            while (page := _interruptible(lambda: next(pages, None))) is not None:
+                for meta in page:
+                    yield meta["path"], StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
+
     def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
         """Request an object: its version by the answer, its bytes, `most` of them, and their place."""
         import obstore
@@ -393,6 +405,27 @@ def object_at(at: Location, version: StoreToken) -> Location:
     if bucket is None or not bucket.works:
         return at
     return replace(at, opened=[ObjectFile(bucket, at, version)])
+
+
+def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
+    """The versions of objects of one bucket by one listing of the folder that all lie in, by path.
+
+    Nothing where obstore does not read them, the store refuses, or the folder has many times as many objects.
+    """
+    bucket = bucket_of(files[0]) if files else None
+    if bucket is None:
+        return {}
+    name = files[0].path.partition("/")[0]
+    wanted = {key_of(file) for file in files if file.path.startswith(name + "/")}
+    folder = posixpath.commonpath([posixpath.dirname(key) for key in wanted])
+    found: dict[str, StoreToken] = {}
+    with suppress(RefusedError, FileNotFoundError):
+        for number, (key, version) in enumerate(bucket.listed(folder)):
+            if number > _OTHERS * len(wanted) + 1000:
+                return {}
+            if key in wanted:
+                found[f"{name}/{key}"] = version
+    return found
 
 
 def _by_pyarrow(at: Location) -> ArrowFile:

@@ -208,6 +208,18 @@ def fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
 # --- files ---------------------------------------------------------------------------------------
 
 
+def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
+    """The versions of files of another storage by one listing, by path; those that it does not tell are missing.
+
+    Today of objects of S3, through the extra `stores`: pyarrow's listings have no ETags.
+    """
+    if not files or not _is_s3(files[0]):
+        return {}
+    from parquet_bloom.storage import object_reader  # for those alone who read objects
+
+    return object_reader.listed_versions(files)
+
+
 def open_remote(location: Location, pin: bool = False) -> Handle:
     """Open a file of another storage, with one request where the store allows it.
 
