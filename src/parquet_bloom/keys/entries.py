@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -204,12 +204,23 @@ def open_part(location: Location, said: PartFile) -> OpenFile:
     return source
 
 
-def read_rows(source: OpenFile, groups: list[int] | None = None, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file of the index, by row groups and columns; None: all. Raises DamagedFileError."""
+def read_rows(
+    source: OpenFile,
+    groups: list[int] | None = None,
+    columns: list[str] | None = None,
+    dictionaries: Sequence[str] = (),
+) -> pa.Table:
+    """Rows of a file of the index, by row groups and columns; None: all.
+
+    dictionaries  columns that come as dictionaries: a text of which there are few takes little memory then
+    Raises DamagedFileError.
+    """
     try:
         with (
             source.arrow_file() as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file,
+            pq.ParquetFile(
+                opened, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries
+            ) as file,
         ):
             if groups is None:
                 return file.read(columns, use_threads=False)

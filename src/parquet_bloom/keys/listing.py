@@ -206,8 +206,13 @@ class Listing:
             or len(begins) != segment.files
         ):
             raise self._damaged("its places are not numbered as the format has it")
-        self.paths: list[str] = table.column("path").take(pa.array(begins)).to_pylist()
+        paths = table.column("path")
+        if not pa.types.is_dictionary(paths.type) or not pa.types.is_string(paths.type.value_type):
+            raise self._damaged("path is no column of texts")
+        self.paths: list[str] = paths.take(pa.array(begins)).to_pylist()
         self.schema = self._numbers(table, "schema")[begins]
+        del table, file, group, paths
+        pa.default_memory_pool().release_unused()  # a listing of a million places took 200 MB for a moment
         if None in self.paths or (self.schema < 0).any() or (self.schema >= len(segment.schemas)).any():
             raise self._damaged("a file has no path, or a schema that the manifest does not have")
 
@@ -306,18 +311,19 @@ class Listing:
             missing = set(names) - {leaf.name for leaf in source.outline().leaves}
             if missing:
                 raise self._damaged(f"has no column {min(missing)}")
-            table = read_rows(source, None, names)
+            table = read_rows(source, None, names, [name for name in names if name == "path"])
             self.requests += source.requests
             self.bytes_read += source.bytes_read
         if table.num_rows != self._segment.places:
             raise self._damaged(f"has {table.num_rows:,} rows for {self._segment.places:,} places")
         return table.select(names)
 
-    def _numbers(self, table: pa.Table, name: str) -> Integers:
+    def _numbers(self, table: pa.Table, name: str) -> NDArray[Any]:
+        """A column of whole numbers, in its own width."""
         column = table.column(name)
         if not pa.types.is_integer(column.type) or column.null_count:
             raise self._damaged(f"{name} is no column of whole numbers")
-        return np.asarray(column.to_numpy(), np.int64)
+        return np.asarray(column.to_numpy())
 
     def _flags(self, table: pa.Table, name: str) -> NDArray[np.bool_]:
         column = table.column(name)
