@@ -211,8 +211,6 @@ class Listing:
             raise self._damaged("path is no column of texts")
         self.paths: list[str] = paths.take(pa.array(begins)).to_pylist()
         self.schema = self._numbers(table, "schema")[begins]
-        del table, file, group, paths
-        pa.default_memory_pool().release_unused()  # a listing of a million places took 200 MB for a moment
         if None in self.paths or (self.schema < 0).any() or (self.schema >= len(segment.schemas)).any():
             raise self._damaged("a file has no path, or a schema that the manifest does not have")
 
@@ -314,6 +312,7 @@ class Listing:
             table = read_rows(source, None, names, [name for name in names if name == "path"])
             self.requests += source.requests
             self.bytes_read += source.bytes_read
+        pa.default_memory_pool().release_unused()  # what decoding a million places took for a moment
         if table.num_rows != self._segment.places:
             raise self._damaged(f"has {table.num_rows:,} rows for {self._segment.places:,} places")
         return table.select(names)
