@@ -116,8 +116,9 @@ def test_parts_are_sorted_and_have_checksums(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def little_memory() -> Iterator[None]:
-    """Sorting spills every few files."""
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sorting spills every few files, and these are handed over one by one."""
+    monkeypatch.setattr(build, "_RUN_ROWS", 4000)
     before = parquet_bloom.set_limits(max_memory=256 << 10)
     yield
     parquet_bloom.set_limits(max_memory=before.max_memory)
