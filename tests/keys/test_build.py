@@ -116,8 +116,9 @@ def test_parts_are_sorted_and_have_checksums(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def little_memory() -> Iterator[None]:
-    """Sorting spills every few files."""
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sorting spills every few files, and these are handed over one by one."""
+    monkeypatch.setattr(build, "_RUN_ROWS", 4000)
     before = parquet_bloom.set_limits(max_memory=256 << 10)
     yield
     parquet_bloom.set_limits(max_memory=before.max_memory)
@@ -227,23 +228,25 @@ def test_what_a_killed_build_left_counts_for_the_same_plan_only(change: str, tmp
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("rewrite", ["other bounds", "other rows", "gone"])
-def test_a_file_that_changes_while_others_are_indexed(rewrite: str, tmp_path: Path) -> None:
-    """Its footer was read before it changed, and its values would be read after."""
+def test_a_file_that_changes_before_its_turn_comes(rewrite: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Its footer was read before it changed, and its values are read after."""
     data, last = tmp_path / "data", tmp_path / "data/023.parquet"
     write_ids(data)
+    real = build.plan_of
 
-    def changing(progress: parquet_bloom.Progress) -> None:
-        if progress.files_done != 1:
-            return
+    def changing(*arguments: Any, **more: Any) -> Any:
+        plan = real(*arguments, **more)
         if rewrite == "gone":
             last.unlink()
-            return
+            return plan
         n = 3000 if rewrite == "other bounds" else 2500
         table = pa.table({"a": np.arange(n) - 10**6, "b": np.arange(n) - 10**6, "t": ["new"] * n})
         pq.write_table(table, last, row_group_size=1000)
+        return plan
 
+    monkeypatch.setattr(build, "plan_of", changing)
     try:
-        built(data, ["a", "t"], tmp_path / "index", threads=1, progress=changing)
+        built(data, ["a", "t"], tmp_path / "index")
     except (ConflictError, StorageError):
         assert not (tmp_path / "index/manifest.json").exists()
         return

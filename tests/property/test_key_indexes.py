@@ -20,7 +20,7 @@ from truth import TRUE, NoLiteralError, Truth, exact_literal
 import parquet_bloom
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import join_path
-from parquet_bloom.keys.build import build_key_index
+from parquet_bloom.keys.build import build_index
 from parquet_bloom.predicates.tree import Compare, Contains
 
 pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
@@ -37,7 +37,7 @@ def index_some(where: World, rng: Random, folder: Path) -> list[Column]:
     some = rng.sample(able, rng.randint(1, len(able))) if able else []
     names = [join_path(leaf_of(column)) for column in some]
     try:
-        build_key_index(where.source, names, folder / f"index{where.seed}", false_places=rng.choice([1e-6, 0.05, 30.0]))
+        build_index(where.source, names, folder / f"index{where.seed}", false_places=rng.choice([1e-6, 0.05, 30.0]))
     except RequestError as error:
         if some and "no row group" not in str(error):
             raise

@@ -13,21 +13,24 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError, StorageError, first_line
-from parquet_bloom.filters.decode import PYARROW_ERRORS
-from parquet_bloom.format.schema import INT32, INT64
+from parquet_bloom.errors import DamagedFileError, LimitError, StorageError, first_line, parameter
+from parquet_bloom.filters.decode import PYARROW_ERRORS, check_page, page_sizes
+from parquet_bloom.format.outline import Slot, extents
+from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64
 from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.keys.manifest import GROUP_ENTRIES, PartFile
+from parquet_bloom.limits import limits
 from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
@@ -196,37 +199,70 @@ def open_part(location: Location, said: PartFile) -> OpenFile:
             raise DamagedFileError(source.path, f"has {source.size:,} bytes, and {said.size:,} by the manifest")
         if part_of(source, said.rows) != said:
             raise DamagedFileError(source.path, "its footer is not the one that the manifest speaks of")
-        if int(source.outline().rows.sum()) != said.rows:
+        outline = source.outline()
+        if int(outline.rows.sum()) != said.rows:
             raise DamagedFileError(source.path, f"has other rows than the {said.rows:,} by the manifest")
+        # What a row group takes in memory is bounded by its rows: pyarrow goes by the values that a chunk claims.
+        if (outline.rows > GROUP_ENTRIES).any() or (outline.rows < 0).any():
+            raise DamagedFileError(source.path, f"a row group has not 0 to {GROUP_ENTRIES:,} rows")
+        if (outline.slots[Slot.NUM_VALUES] != outline.rows[:, None]).any() or any(
+            leaf.repeated for leaf in outline.leaves
+        ):
+            raise DamagedFileError(source.path, "a column chunk has another number of values than its row group")
     except BaseException:
         source.close()
         raise
     return source
 
 
-def read_rows(
-    source: OpenFile,
-    groups: list[int] | None = None,
-    columns: list[str] | None = None,
-    dictionaries: Sequence[str] = (),
-) -> pa.Table:
+def read_rows(source: OpenFile, groups: list[int] | None = None, columns: list[str] | None = None) -> pa.Table:
     """Rows of a file of the index, by row groups and columns; None: all.
 
-    dictionaries  columns that come as dictionaries: a text of which there are few takes little memory then
-    Raises DamagedFileError.
+    Raises DamagedFileError; LimitError for pages and texts that take more than half of max_memory.
     """
+    check_pages(source, groups, columns)
+    texts = [leaf.name for leaf in source.outline().leaves if leaf.physical == BYTE_ARRAY]
     try:
         with (
             source.arrow_file() as opened,
             pq.ParquetFile(
-                opened, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries
+                opened, page_checksum_verification=True, pre_buffer=False, read_dictionary=texts or None
             ) as file,
         ):
             if groups is None:
-                return file.read(columns, use_threads=False)
-            return file.read_row_groups(groups, columns, use_threads=False)
+                table = file.read(columns, use_threads=False)
+            else:
+                table = file.read_row_groups(groups, columns, use_threads=False)
+            table.validate()  # columns of different lengths, where a page is missing
+            return _plain_texts(table, source.path)
     except PYARROW_ERRORS as error:
         raise DamagedFileError(source.path, first_line(error)) from error
+
+
+def check_pages(source: OpenFile, groups: list[int] | None, columns: list[str] | None) -> None:
+    """Raise LimitError where a page takes more than half of max_memory: of a few bytes zstd makes gigabytes."""
+    outline = source.outline()
+    starts, stops = extents(outline)
+    for group in range(outline.n_row_groups) if groups is None else groups:
+        for leaf in outline.leaves:
+            if columns is None or leaf.name in columns:
+                at = group, leaf.index
+                sizes = page_sizes(source, (int(starts[at]), int(stops[at])), int(outline.rows[group]))
+                if sizes is not None:
+                    check_page(source.path, f"row group {group}, column {leaf.name}", sizes, 0, False)
+
+
+def _plain_texts(table: pa.Table, path: str) -> pa.Table:
+    """A table without dictionaries, of which one long text may be in every row. Raises LimitError."""
+    for at, column in enumerate(table.columns):
+        if not pa.types.is_dictionary(column.type):
+            continue
+        taken = sum(len(chunk) * (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) for chunk in column.chunks)
+        if 2 * taken > limits().max_memory:
+            most = "over half of " + parameter("max_memory") + f", {limits().max_memory}"
+            raise LimitError(path, f"column {table.field(at).name}: its texts take up to {taken} bytes, {most}")
+        table = table.set_column(at, table.field(at).name, column.cast(column.type.value_type))
+    return table
 
 
 class Part:
@@ -264,8 +300,6 @@ class Part:
         kinds = [(leaf.path, leaf.physical, leaf.logical) for leaf in outline.leaves]
         if kinds != [(("hash",), INT64, None), (("place",), INT32, None)]:
             raise DamagedFileError(self._source.path, "its columns are not hash: INT64 and place: INT32")
-        if (outline.rows > GROUP_ENTRIES).any() or (outline.rows < 0).any():
-            raise DamagedFileError(self._source.path, f"a row group has not 1 to {GROUP_ENTRIES:,} entries")
         found = statistics_of(outline, outline.leaves[0])
         low, high = found.lower.astype(np.int64), found.upper.astype(np.int64)
         known = (found.has_lower & found.has_upper) | (outline.rows == 0)

@@ -26,7 +26,7 @@ from parquet_bloom.format.statistics import (
     one_value_statistics,
     unknown_statistics,
 )
-from parquet_bloom.keys.coverage import Covered, coverage_of, named_leaves
+from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
 from parquet_bloom.options import PathLike
@@ -55,9 +55,9 @@ class KeyEvidence:
         self.problems: list[str] = []
         self._closed: dict[int, tuple[DataFile, Flags]] = {}
         self._excluded: set[int] = set()
-        self._coverage = coverage_of(index, search.found)
+        self._coverage = self._covered()
         self.covered = len(self._coverage.known)
-        if search.files and not self.covered:
+        if search.files and not self.covered and not self.problems:
             raise StaleIndexError(index.path, self._coverage.reason)
         for (number, schema, _), members in self._groups().items():
             segment = index.manifest.segments[number]
@@ -67,6 +67,13 @@ class KeyEvidence:
                 self._note(str(error))
             except RequestError:
                 continue  # the search says what is wrong with the predicate
+
+    def _covered(self) -> Coverage:
+        try:
+            return coverage_of(self._index, self._search.found)
+        except FileError as error:  # of a listing; without it the index is no evidence for any file
+            self._note(str(error))
+            return Coverage(self._index)
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """As search.index.Evidence has it."""

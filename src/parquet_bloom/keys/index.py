@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.keys.entries import U64, Part, prefixes
 from parquet_bloom.keys.listing import Listing
-from parquet_bloom.keys.manifest import NAME, Manifest, Segment, SegmentColumn, from_json
+from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
@@ -45,7 +45,7 @@ class KeyIndex:
         self.path = str(self._store.location(self._path))
         with OpenFile(self.location(NAME)) as source:
             self.version = source.version_token
-            self.manifest: Manifest = from_json(source.read(0, source.size), source.path)
+            self.manifest: Manifest = from_json(source.read(0, min(source.size, MOST_BYTES + 1)), source.path)
             self.requests, self.bytes_read = source.requests, source.bytes_read
 
     def __del__(self) -> None:

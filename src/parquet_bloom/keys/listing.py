@@ -206,10 +206,9 @@ class Listing:
             or len(begins) != segment.files
         ):
             raise self._damaged("its places are not numbered as the format has it")
-        paths = table.column("path")
-        if not pa.types.is_dictionary(paths.type) or not pa.types.is_string(paths.type.value_type):
+        if not pa.types.is_string(table.column("path").type):
             raise self._damaged("path is no column of texts")
-        self.paths: list[str] = paths.take(pa.array(begins)).to_pylist()
+        self.paths: list[str] = table.column("path").take(pa.array(begins)).to_pylist()
         self.schema = self._numbers(table, "schema")[begins]
         if None in self.paths or (self.schema < 0).any() or (self.schema >= len(segment.schemas)).any():
             raise self._damaged("a file has no path, or a schema that the manifest does not have")
@@ -236,7 +235,7 @@ class Listing:
     @cached_property
     def tokens(self) -> list[Kept | None]:
         """The token of each file; None where it has none."""
-        table = self._columns(list(TOKEN)).take(pa.array(self.first[:-1]))
+        table = self._tokens(TOKEN).take(pa.array(self.first[:-1]))
         found: list[Kept | None] = []
         for row in table.to_pylist():
             known = {name: value for name, value in row.items() if value is not None}
@@ -246,7 +245,7 @@ class Listing:
     @cached_property
     def local_tokens(self) -> list[tuple[int, ...]]:
         """device, inode, size, mtime_ns and ctime_ns of each file; zeros where it has none."""
-        table = self._columns(list(_LOCAL)).take(pa.array(self.first[:-1]))
+        table = self._tokens(_LOCAL).take(pa.array(self.first[:-1]))
         return list(zip(*(table.column(name).fill_null(0).to_pylist() for name in _LOCAL), strict=True))
 
     @cached_property
@@ -254,6 +253,13 @@ class Listing:
         """The schema of each file, as the segment numbers them."""
         numbers: list[int] = self.schema.tolist()
         return numbers
+
+    def _tokens(self, kinds: dict[str, pa.DataType]) -> pa.Table:
+        table = self._columns(list(kinds))
+        for name, kind in kinds.items():
+            if table.column(name).type != kind:
+                raise self._damaged(f"{name} is {table.column(name).type}, and {kind} is right")
+        return table
 
     def content(self, number: int, file: int) -> Content | None:
         """The content of a column of a file when it was indexed; None where the file lacks the column."""
@@ -309,7 +315,7 @@ class Listing:
             missing = set(names) - {leaf.name for leaf in source.outline().leaves}
             if missing:
                 raise self._damaged(f"has no column {min(missing)}")
-            table = read_rows(source, None, names, [name for name in names if name == "path"])
+            table = read_rows(source, None, names)
             self.requests += source.requests
             self.bytes_read += source.bytes_read
         pa.default_memory_pool().release_unused()  # what decoding a million places took for a moment

@@ -36,7 +36,7 @@ GROUP_ENTRIES = 1 << 15  # of a row group of entries: 100 KB, which a lookup rea
 SPARE_BITS = 6  # a segment may grow 64 times by merging before its false places exceed what was wanted
 _MOST_BITS = 63  # `hash` is an INT64, which every engine reads
 _PART_ENTRIES = 1 << 23  # some 30 MB
-_MOST_MANIFEST = 64 << 20
+MOST_BYTES = 64 << 20  # of a manifest
 _ID = re.compile(r"[0-9a-f]{16}")
 _INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
 
@@ -278,14 +278,14 @@ def from_json(data: bytes, path: object) -> Manifest:
     path  for messages
     Raises DamagedFileError for what is none or has a wrong checksum, RequestError for a version that is not known.
     """
-    if len(data) > _MOST_MANIFEST:
+    if len(data) > MOST_BYTES:
         raise DamagedFileError(path, f"{len(data):,} bytes are too many for a manifest")
     try:
         whole = json.loads(data)
         if not isinstance(whole, dict) or whole.get("format") != KIND:
             raise ValueError("it does not say that it is one")
         version = _int(whole, "format_version", 1, _INT32)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, KeyError, RecursionError) as error:
         raise DamagedFileError(path, f"is no manifest of a key index: {error}") from error
     if version > VERSION:
         raise RequestError(
@@ -296,7 +296,7 @@ def from_json(data: bytes, path: object) -> Manifest:
         if _crc(words) != whole["crc32"]:
             raise ValueError("its checksum is wrong")
         return _manifest(words)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, FooterError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, FooterError) as error:
         raise DamagedFileError(path, f"its manifest is damaged: {error}") from error
 
 
