@@ -142,7 +142,8 @@ def test_engines_and_bench(printed: Any, keys: Path) -> None:
 def test_zone_indexes(printed: Any, keys: Path, tmp_path: Path) -> None:
     pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
     out = tmp_path / "index"
-    assert printed("index-build", "index", "build", keys, "-c", "id", "-o", out, "--items", "100", "--json")["indexes"]
+    words = ("--kind", "lance", keys, "-c", "id", "-o", out, "--items", "100", "--json")
+    assert printed("index-build", "index", "build", *words)["indexes"]
     (path,) = out.rglob("*.lance")
     assert printed("index-inspect", "index", "inspect", path, "--json")["zones"]
     assert printed("index-query", "index", "query", path, f"id = {ID}", "--root", tmp_path, "--json")["zones"]

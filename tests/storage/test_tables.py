@@ -219,6 +219,7 @@ def test_the_commands_say_one_line(table: Path, kind: str, tmp_path: Path, capfd
     for arguments in (
         ["check", name, "id = 5"], ["read", name, "--where", "id = 5"], ["remove", name, "-o", str(tmp_path / "r")],
         ["index", "build", name, "-c", "id", "-o", str(tmp_path / "i")],
+        ["index", "build", "--kind", "lance", name, "-c", "id", "-o", str(tmp_path / "z")],
         ["add", name, "-c", "id", "-o", str(tmp_path / "o")],
     ):  # fmt: skip
         assert run(arguments) == 2, arguments
