@@ -77,7 +77,9 @@ def command() -> None:
 @command.command("build")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @indexed_columns_option
-@click.option("--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The kind of index.")
+@click.option(
+    "--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The kind of index."
+)
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="The folder of the index.")
 @click.option(
     "--false-places",
@@ -85,7 +87,12 @@ def command() -> None:
     metavar="F",
     help="Of keys: row groups that a lookup of a value meets by chance, on average; default 0.05.",
 )
-@click.option("--root", type=FILE, metavar="DIR", help="Of keys: the folder that names of files begin with; default: the one that all lie in.")
+@click.option(
+    "--root",
+    type=FILE,
+    metavar="DIR",
+    help="Of keys: the folder that names of files begin with; default: the one that all lie in.",
+)
 @click.option("--dry-run", is_flag=True, help="Of keys: say how large it would be at most; write nothing.")
 @click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
 @click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")

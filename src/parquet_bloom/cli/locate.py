@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Unpack
@@ -85,10 +85,10 @@ def command(
     facts = facts_of(found)
     files = len(found.column("file").unique())
     if as_json:
-        print_json("locate", {"places": found.num_rows, "files": files, **facts, "found": found.to_pylist()})
+        print_json("locate", {"places": found.num_rows, "files": files, **facts, "found": list(_rows(found))})
     else:
         if output is None and not quiet():
-            shown = found.slice(0, _SHOWN).to_pylist()
+            shown = _rows(found.slice(0, _SHOWN))
             rows = [(str(row["key"]), row["file"], row["row_group"], row["first_row"], row["rows"]) for row in shown]
             print_table(("key", "file", "row group", "first row", "rows"), rows, (2, 3, 4), names=(1,))
             if found.num_rows > _SHOWN:
@@ -97,6 +97,15 @@ def command(
     if facts["note"]:
         aside(facts["note"])
     return 0 if found.num_rows else 1
+
+
+def _rows(found: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a table as JSON has them."""
+    from parquet_bloom.report.rows import json_values
+
+    for batch in found.to_batches():
+        for row in zip(*map(json_values, batch.columns), strict=True):
+            yield dict(zip(found.schema.names, row, strict=True))
 
 
 def _how(facts: dict[str, Any]) -> str:
@@ -135,7 +144,9 @@ def _keys(path: str, named: str | None, column: str) -> list[Any]:
             with open(path, encoding="utf-8-sig") as lines:
                 texts = pa.array([text for line in lines if (text := line.rstrip("\r\n"))], pa.string())
         except UnicodeDecodeError as error:
-            raise StorageError(path, f"is no text in UTF-8; keys of a Parquet file are in a .parquet: {error}") from error
+            raise StorageError(
+                path, f"is no text in UTF-8; keys of a Parquet file are in a .parquet: {error}"
+            ) from error
         except OSError as error:
             raise StorageError(path, error.strerror or first_line(error)) from error
         numbers = _numbers(texts)
@@ -147,7 +158,9 @@ def _keys(path: str, named: str | None, column: str) -> list[Any]:
             raise RequestError(f"{path}: has no column {named or column}; --keys-column names one")
         return [pq.read_table(path, columns=[wanted]).column(0)]
     except (pa.ArrowException, OSError) as error:
-        raise StorageError(path, os.strerror(error.errno) if getattr(error, "errno", 0) else first_line(error)) from error
+        raise StorageError(
+            path, os.strerror(error.errno) if getattr(error, "errno", 0) else first_line(error)
+        ) from error
 
 
 def _numbers(texts: Any) -> Any:
