@@ -158,9 +158,8 @@ def _keys(path: str, named: str | None, column: str) -> list[Any]:
             raise RequestError(f"{path}: has no column {named or column}; --keys-column names one")
         return [pq.read_table(path, columns=[wanted]).column(0)]
     except (pa.ArrowException, OSError) as error:
-        raise StorageError(
-            path, os.strerror(error.errno) if getattr(error, "errno", 0) else first_line(error)
-        ) from error
+        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
+        raise StorageError(path, said) from error
 
 
 def _numbers(texts: Any) -> Any:
