@@ -260,6 +260,9 @@ class Forks:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         (self._folder / "in.parquet").write_bytes(self._bytes[target.source] or b"")
+        if target.path.startswith("index"):  # no index lies in the folder of its data
+            (self._folder / "data").mkdir()
+            shutil.copy(self._folder / "in.parquet", self._folder / "data")
         old = self._bytes[target.old]
         if target.old in self._indexes:
             shutil.copytree(self._indexes[target.old], self._folder / "index")
@@ -385,6 +388,6 @@ class Forks:
         if litter := self._litter():
             yield f"the next run leaves {litter}"
         # An update leaves what the old manifest named, for programs that read it.
-        if target.path == "index/manifest.json" and "update" not in fault.name:
-            if left := unnamed(self._folder / "index"):
-                yield f"the next run leaves {left}"
+        builds = target.path == "index/manifest.json" and "update" not in fault.name
+        if builds and (left := unnamed(self._folder / "index")):
+            yield f"the next run leaves {left}"

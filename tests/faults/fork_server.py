@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -75,7 +76,7 @@ def _add(folder: str, *more: str) -> int:
 
 
 def _index(folder: str, *more: str) -> int:
-    return run(["index", "build", f"{folder}/in.parquet", "-c", "id", "-o", f"{folder}/index", "--overwrite", *more])
+    return run(["index", "build", f"{folder}/data", "-c", "id", "-o", f"{folder}/index", "--overwrite", *more])
 
 
 OPERATIONS = {
@@ -98,7 +99,7 @@ OPERATIONS = {
     "index build --kind lance": lambda f, _: _index(f, "--kind", "lance", "--items", "256"),
     "index build": lambda f, _: _index(f),
     "index build over one": lambda f, _: _index(f),
-    "index update": lambda f, _: run(["index", "update", f"{f}/index", f"{f}/in.parquet"]),
+    "index update": lambda f, _: run(["index", "update", f"{f}/index", f"{f}/data"]),
 }  # fmt: skip
 
 
@@ -110,6 +111,8 @@ def _warm(folder: str) -> None:
             if name.startswith("remove"):
                 _add(folder, "--in-place", *(["--placement", "tail"] if "append" in name else []))
             Path(f"{folder}/out.parquet").unlink(missing_ok=True)
+            Path(f"{folder}/data").mkdir(exist_ok=True)
+            shutil.copy(f"{folder}/in.parquet", f"{folder}/data/in.parquet")
             assert operation(folder, False) == 0, name
     hashes = hash_array(pa.array([1, 2]), "xxh64", 0, np.empty(2, np.uint64))
     insert_hashes(np.zeros((1, 8), np.uint32), hashes)
