@@ -34,6 +34,9 @@ def documents() -> dict[str, dict[str, Any]]:
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
+    from parquet_bloom.keys.report import KeyIndexReport
+    from parquet_bloom.keys.update import UpdateReport
+    from parquet_bloom.keys.verify import KeyIndexInfo, VerifiedKeyIndex
     from parquet_bloom.report.page.page import ReportPage
     from parquet_bloom.trials.ask import EnginesReport
     from parquet_bloom.trials.bench import BenchReport
@@ -50,8 +53,12 @@ def documents() -> dict[str, dict[str, Any]]:
         "engines": EnginesReport,
         "bench": BenchReport,
         "index-build": BuildReport,
+        "index-build-keys": KeyIndexReport,
         "index-inspect": IndexInfo,
+        "index-inspect-keys": KeyIndexInfo,
         "index-query": Matches,
+        "index-update": UpdateReport,
+        "index-verify-keys": VerifiedKeyIndex,
         "report": ReportPage,
         "status": StatusReport,
     }
@@ -61,7 +68,7 @@ def documents() -> dict[str, dict[str, Any]]:
     maker = _Maker()
     verified = {"indexes": {"type": "array", "items": maker.of(VerifiedIndex)}}
     found["index-verify"] = maker.wrapped("index-verify", "What `index verify` found.", verified)
-    found |= {"check": _check(), "error": _error(), **_of_spark()}
+    found |= {"check": _check(), "locate": _locate(), "error": _error(), **_of_spark()}
     return dict(sorted(found.items()))
 
 
@@ -106,6 +113,33 @@ def _check() -> dict[str, Any]:
             "notes": _TEXTS,
         },
         gates=_GATES,
+    )
+
+
+def _locate() -> dict[str, Any]:
+    """Of a table, whose keys have the type of the column."""
+    place = {
+        "key": {"description": "as a JSON value: dates, decimals and bytes are texts"},
+        "file": {"type": "string"},
+        **dict.fromkeys(("row_group", "first_row", "rows"), _COUNT),
+        "deletes": {"type": "boolean", "description": "whether a table has deleted rows of the file"},
+        "row_numbers": {
+            "description": "in the file, of rows that hold the key; with --verify",
+            "type": "array",
+            "items": _COUNT,
+        },
+    }
+    return _Maker().wrapped(
+        "locate",
+        "The row groups that may hold each key; with --verify those that do.",
+        {
+            **dict.fromkeys(("places", "files"), _COUNT),
+            "covered": {**_COUNT, "description": "files that the index answered for"},
+            "searched": {**_COUNT, "description": "files that were opened"},
+            "expected_false": {"type": "number", "description": "places that are expected to be there by chance"},
+            "note": {"type": ["string", "null"], "description": "what the index could not be asked for"},
+            "found": {"type": "array", "items": _object(place, ("row_numbers",))},
+        },
     )
 
 
@@ -160,13 +194,15 @@ class _Maker:
 
     def wrapped(self, name: str, about: str, properties: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
         """The schema of a document with these properties behind its head."""
+        of_keys = name.endswith("-keys")
+        command = name.removesuffix("-keys").replace("-", " ")
         head = {"document": {"const": name}, "document_version": {"const": DOCUMENT_VERSION}}
         schema = _object({**head, **properties, **optional}, tuple(optional))
         if self.definitions:
             schema["$defs"] = dict(sorted(self.definitions.items()))
         return {
             "$schema": _DRAFT,
-            "title": f"parquet-bloom {name.replace('-', ' ')} --json",
+            "title": f"parquet-bloom {command} --json{', of a key index' if of_keys else ''}",
             "description": about,
             **schema,
         }

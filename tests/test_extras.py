@@ -105,7 +105,12 @@ def test_nothing_else_sends_people_to_pypi_for_this_name() -> None:
 # What each command or call needs; the package that is missing; what the message says of it.
 LACKING = [
     ("spark", "pyspark", ["spark", "inspect", "x.parquet"], "Spark needs pyspark and pandas: {}"),
-    ("lance", "lance", ["index", "build", "x.parquet", "-c", "id", "-o", "index"], "a zone index needs pylance; {}"),
+    (
+        "lance",
+        "lance",
+        ["index", "build", "--kind", "lance", "x.parquet", "-c", "id", "-o", "index"],
+        "a zone index needs pylance; {}",
+    ),
     ("delta", "deltalake", ["add", "delta:table", "-c", "id"], "delta: a commit needs deltalake; {}"),
     ("iceberg", "pyiceberg", ["check", "iceberg:cat/ns.t", "id = 5"], "iceberg: needs pyiceberg; {}"),
     ("ducklake", "duckdb", ["check", "ducklake:lake.duckdb/main.t", "id = 5"], "ducklake: needs duckdb; {}"),

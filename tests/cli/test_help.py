@@ -116,7 +116,7 @@ def events(rows: int = 4000) -> pa.Table:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the examples name: files, folders, a Delta table, a DuckLake, an index."""
+    """What the examples name: files, folders, keys, a Delta table, a DuckLake."""
     table = events()
     for name in ("events.parquet", "events/a.parquet", "data/a.parquet", "plain.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -124,6 +124,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "events-bloom.parquet", columns=["trace_id"])
     (tmp_path / "plain.parquet").unlink()
     write_deltalake(tmp_path / "lake" / "events", table)
+    pq.write_table(pa.table({"user_id": [42, 43]}), tmp_path / "keys.parquet")
+    (tmp_path / "keys.txt").write_text("42\n43\n")
     (tmp_path / "queries.sql").write_text(f"trace_id = '{TRACE}'\n")
     (tmp_path / ".zfunc").mkdir()
     (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
@@ -131,19 +133,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def indexes(folder: Path) -> None:
-    """Zone indexes over events/ and over the Lance data set events.lance."""
-    lance = pytest.importorskip("lance")
-    lance.write_dataset(events(), "events.lance")
-    for data, output in (("events", "events-index"), ("events.lance", "index")):
-        assert cli.run(["-q", "index", "build", data, "--column", "trace_id", "-o", output]) == 0
+def build(data: str, output: str, *words: str) -> None:
+    assert cli.run(["-q", "index", "build", data, "-c", "trace_id", "-o", output, *words]) == 0
+
+
+def made_of(line: str, folder: Path) -> None:
+    """The indexes that an example reads: a key index over events/, zone indexes over it and over events.lance."""
+    if " index build " in line:
+        return
+    if "events-index" in line:
+        build("events", "events-index", "-c", "user.id")
+    if "events-zones" in line or "events.lance" in line:
+        lance = pytest.importorskip("lance")
+        lance.write_dataset(events(), folder / "events.lance")
+        build("events", "events-zones", "--kind", "lance")
+        build("events.lance", "index", "--kind", "lance")
 
 
 @pytest.mark.parametrize("line", EXAMPLES)
-def test_an_example_runs(line: str, folder: Path, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture) -> None:
-    if line.startswith("parquet-bloom index ") and " index build " not in line:
-        request.getfixturevalue("indexes")
+def test_an_example_runs(line: str, folder: Path, capfd: pytest.CaptureFixture) -> None:
+    made_of(line, folder)
     words = shlex.split(line.partition(" >")[0])
     assert cli.run(words[1:]) == 0, capfd.readouterr().err
     out, errors = capfd.readouterr()

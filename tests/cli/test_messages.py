@@ -142,6 +142,7 @@ def test_no_message_of_the_library_names_an_option() -> None:
     Nor are commands that a result has messages: they are to be pasted into a shell.
     """
     with_commands = {"filters/status.py", "source/names.py", "advice/advise.py"}
+    pasted = "parquet-bloom index build --kind lance"  # as a hint of a message names it, whole
     allowed = {
         "send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)",
         "--x-s3",  # names of buckets end so
@@ -156,6 +157,7 @@ def test_no_message_of_the_library_names_an_option() -> None:
         tree = ast.parse(path.read_text())
         places = ast.Module | ast.ClassDef | ast.FunctionDef
         docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, places)}
-        texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-        found += [(path.name, text) for text in texts - docs - allowed if " --" in f" {text}" and text.strip("- ")]
+        told = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)} - docs
+        texts = {text.replace(pasted, "") for text in told}
+        found += [(path.name, text) for text in texts - allowed if " --" in f" {text}" and text.strip("- ")]
     assert found == []

@@ -43,7 +43,7 @@ PARQUET = {"pyarrow.fs", "pyarrow.parquet", "ssl"}
 COLUMNS = ARROW - {"pyarrow.dataset"}
 COMMANDS = {
     "--version": (["--version"], set(), 20),
-    "--help": (["--help"], set(), 34),
+    "--help": (["--help"], set(), 35),
     "add --help": (["add", "--help"], set(), 21),
     "inspect": (["inspect", "filters.parquet"], set(), 102),
     "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 103),

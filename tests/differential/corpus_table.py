@@ -34,6 +34,7 @@ _WORK = textwrap.dedent("""
 
     source, folder = sys.argv[1:]
     made, back = os.path.join(folder, "made.parquet"), os.path.join(folder, "back.parquet")
+    zones = os.path.join(folder, "zones")
     try:
         with OpenFile(source) as opened:
             leaves = opened.footer().leaves
@@ -53,7 +54,7 @@ _WORK = textwrap.dedent("""
         "read": ["read", source, "--limit", "5", "--format", "json"],
         "add": ["add", source, "-o", made, "-c", "*", "--no-sync"],
         "remove": ["remove", made, "-o", back, "--no-sync"],
-        "index": ["index", "build", source, "-c", column, "-o", os.path.join(folder, "zones"), "--no-sync"],
+        "index": ["index", "build", "--kind", "lance", source, "-c", column, "-o", zones, "--no-sync"],
     }
     told = os.dup(1)
     for name, arguments in commands.items():
@@ -115,11 +116,12 @@ _HEAD = """# The corpus, command by command
 
 Files that other programs wrote, sound, odd, damaged and encrypted, through every command. `inspect`, `verify`, `check`
 (whether the first flat column is NULL), `read` (five rows), `add` (every column), `remove` (of what `add` made: `ok`
-means the old file, byte for byte; `ok-other-bytes` where the source had filters before, which go too), `index build`
-(that column). `ok` and `no` are exit status 0 and 1, `refused` is 2, with one line that says why. A command over 60 s
-or a process over 2 GB would be named here. The folders `bad`, `bloom`, `encrypted` and `nasty` hold files of other
-projects ([which](../../fixtures/others.tsv), [how to get them](../../CONTRIBUTING.md#files-of-other-projects)); the
-others are in [fixtures](../../fixtures/README.md). Made by
+means the old file, byte for byte; `ok-other-bytes` where the source had filters before, which go too),
+`index build --kind lance` (that column). `ok` and `no` are exit status 0 and 1, `refused` is 2, with one line that says
+why. A command over 60 s or a process over 2 GB would be named here. The folders `bad`, `bloom`, `encrypted` and `nasty`
+hold files of other projects ([which](../../fixtures/others.tsv),
+[how to get them](../../CONTRIBUTING.md#files-of-other-projects)); the others are in
+[fixtures](../../fixtures/README.md). Made by
 `PARQUET_BLOOM_CORPUS=FOLDER PYTHONPATH=tests python tests/differential/corpus_table.py`.
 
 """

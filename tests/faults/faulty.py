@@ -22,6 +22,9 @@ from support.samples import keys_table
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.format.journal import Journal
+from parquet_bloom.keys.index import KeyIndex
+from parquet_bloom.keys.manifest import NAME as MANIFEST
+from parquet_bloom.keys.manifest import from_json
 from parquet_bloom.zones.container import FRAGMENTS, ZoneFile
 
 HERE = Path(__file__).parent
@@ -53,7 +56,8 @@ class Target:
 
     path    below the case's folder
     source  of in.parquet: "plain" or "filtered"
-    old     what lies at path before: "plain", "filtered", "other", or "" for nothing
+    old     what lies at path before: "plain", "filtered", "other", or "" for nothing; of a key index "index", which is
+            of the same file, or "other index"
     """
 
     path: str
@@ -85,7 +89,10 @@ TARGETS = {
     "FilterWriter": Target("out.parquet", old="other"),
     "FilterWriter, no filters": Target("out.parquet", old="other"),
     "read -o": Target("out.csv"),
-    "index build": Target("index/id/bloomfilter.lance"),
+    "index build --kind lance": Target("index/id/bloomfilter.lance"),
+    "index build": Target("index/manifest.json"),
+    "index build over one": Target("index/manifest.json", old="other index"),
+    "index update": Target("index/manifest.json", old="index"),
 }
 
 
@@ -150,8 +157,10 @@ def journal_of(path: Path, old_size: int, tail: bytes) -> Path:
 def content(path: Path) -> bytes:
     """The bytes of a file; of a zone index, whose metadata pylance writes in any order, all that it says.
 
-    But for the version tokens of its files, which are new ones in each case.
+    But for the version tokens of its files, which are new ones in each case. Of a key index what its manifest leads to.
     """
+    if path.name == MANIFEST:
+        return key_index(path.parent)
     if path.suffix != ".lance":
         return path.read_bytes()
     from lance.file import LanceFileReader
@@ -163,6 +172,34 @@ def content(path: Path) -> bytes:
         return repr((sorted((zones.metadata | {FRAGMENTS: repr(known)}).items()), rows, zones.nulls)).encode()
     except ParquetBloomError as error:
         return f"torn: {error}".encode()
+
+
+def key_index(folder: Path) -> bytes:
+    """All that a key index says, but for the names of its segments, and for times and tokens."""
+    try:
+        index = KeyIndex(folder)
+        found = []
+        for segment in index.manifest.segments:
+            listing = index.listing(segment)
+            found.append(repr((segment.revision, listing.paths, *(part.tolist() for part in listing.rows))))
+            for column in segment.columns:
+                parts = list(index.entries(segment, column, 0, 1 << column.bits))
+                found.append(repr((column.number, column.bits, [(a.tolist(), b.tolist()) for a, b in parts])))
+        index.close()
+        return "\n".join(found).encode()
+    except (ParquetBloomError, OSError) as error:
+        return f"torn: {error}".encode()
+
+
+def unnamed(folder: Path) -> list[str]:
+    """Files of a key index that its manifest does not name, but for its lock."""
+    named = {MANIFEST, "lock"}
+    if (folder / MANIFEST).exists():
+        for segment in from_json((folder / MANIFEST).read_bytes(), folder).segments:
+            named.add(segment.listing_name)
+            named |= {segment.part_name(one.number, at) for one in segment.columns for at in range(len(one.parts))}
+    found = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    return [name for name in found if name not in named]
 
 
 class Forks:
@@ -179,6 +216,7 @@ class Forks:
             env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": path},
         )  # fmt: skip
         self._bytes: dict[str, bytes | None] = {}
+        self._indexes: dict[str, Path] = {}
         self._new: dict[str, bytes] = {}
         self._said: dict[str, str] = {}
         self.counts: dict[str, dict[str, int]] = {}
@@ -196,6 +234,12 @@ class Forks:
         self._prepare(TARGETS["add --append"])
         assert self._ask("add --append", again=False)["status"] == 0
         self._bytes["tailed"] = (self._folder / "in.parquet").read_bytes()
+        for name, source in (("index", "plain"), ("other index", "other")):
+            self._prepare(Target("index/manifest.json", source))
+            assert self._ask("index build", again=False)["status"] == 0
+            (self._folder / "index").rename(folder / name)
+            self._indexes[name] = folder / name
+            self._bytes[name] = content(folder / name / MANIFEST)
         for name, target in TARGETS.items():
             self._prepare(target)
             answer = self._ask(name, again=False)
@@ -216,8 +260,13 @@ class Forks:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         (self._folder / "in.parquet").write_bytes(self._bytes[target.source] or b"")
+        if target.path.startswith("index"):  # no index lies in the folder of its data
+            (self._folder / "data").mkdir()
+            shutil.copy(self._folder / "in.parquet", self._folder / "data")
         old = self._bytes[target.old]
-        if old is not None:
+        if target.old in self._indexes:
+            shutil.copytree(self._indexes[target.old], self._folder / "index")
+        elif old is not None:
             (self._folder / target.path).write_bytes(old)
         if target.checksum:
             self._checksum(target).write_bytes(b"sums of the old bytes")
@@ -338,3 +387,7 @@ class Forks:
             yield f"is {self._state(fault.name, target)} after the next run"
         if litter := self._litter():
             yield f"the next run leaves {litter}"
+        # An update leaves what the old manifest named, for programs that read it.
+        builds = target.path == "index/manifest.json" and "update" not in fault.name
+        if builds and (left := unnamed(self._folder / "index")):
+            yield f"the next run leaves {left}"

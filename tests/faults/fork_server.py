@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -74,6 +75,10 @@ def _add(folder: str, *more: str) -> int:
     return run(["add", f"{folder}/in.parquet", "-c", "id", "-c", "name", *more])
 
 
+def _index(folder: str, *more: str) -> int:
+    return run(["index", "build", f"{folder}/data", "-c", "id", "-o", f"{folder}/index", "--overwrite", *more])
+
+
 OPERATIONS = {
     "add -o": lambda f, again: _add(f, "-o", f"{f}/out.parquet", *(["--overwrite"] if again else [])),
     "add -o over one": lambda f, _: _add(f, "-o", f"{f}/out.parquet", "--overwrite"),
@@ -91,20 +96,23 @@ OPERATIONS = {
     "FilterWriter": lambda f, _: _writer(f, True),
     "FilterWriter, no filters": lambda f, _: _writer(f, False),
     "read -o": lambda f, _: run(["read", f"{f}/in.parquet", "-o", f"{f}/out.csv", "--overwrite"]),
-    "index build": lambda f, _: run(
-        ["index", "build", f"{f}/in.parquet", "-c", "id", "-o", f"{f}/index", "--items", "256", "--overwrite"]
-    ),
+    "index build --kind lance": lambda f, _: _index(f, "--kind", "lance", "--items", "256"),
+    "index build": lambda f, _: _index(f),
+    "index build over one": lambda f, _: _index(f),
+    "index update": lambda f, _: run(["index", "update", f"{f}/index", f"{f}/data"]),
 }  # fmt: skip
 
 
 def _warm(folder: str) -> None:
     """Import and compile what the operations use. Lance's own threads must not begin before a fork."""
     for name, operation in OPERATIONS.items():
-        if name != "index build":
+        if name != "index build --kind lance":
             pq.write_table(_table(), f"{folder}/in.parquet", row_group_size=400)
             if name.startswith("remove"):
                 _add(folder, "--in-place", *(["--placement", "tail"] if "append" in name else []))
             Path(f"{folder}/out.parquet").unlink(missing_ok=True)
+            Path(f"{folder}/data").mkdir(exist_ok=True)
+            shutil.copy(f"{folder}/in.parquet", f"{folder}/data/in.parquet")
             assert operation(folder, False) == 0, name
     hashes = hash_array(pa.array([1, 2]), "xxh64", 0, np.empty(2, np.uint64))
     insert_hashes(np.zeros((1, 8), np.uint32), hashes)

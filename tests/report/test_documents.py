@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 from support.samples import FIXTURES, REPOSITORY, keys_table, write_keys
@@ -64,7 +68,8 @@ def with_json(command: click.Command, name: str) -> Iterator[str]:
 
 
 def test_each_command_with_json_has_a_schema() -> None:
-    assert {*with_json(group, ""), "error"} == SCHEMAS.keys()
+    of_key_indexes = {f"index-{name}-keys" for name in ("build", "inspect", "verify")}
+    assert {*with_json(group, ""), "error"} | of_key_indexes == SCHEMAS.keys()
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)
 
@@ -142,11 +147,50 @@ def test_engines_and_bench(printed: Any, keys: Path) -> None:
 def test_zone_indexes(printed: Any, keys: Path, tmp_path: Path) -> None:
     pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
     out = tmp_path / "index"
-    assert printed("index-build", "index", "build", keys, "-c", "id", "-o", out, "--items", "100", "--json")["indexes"]
+    words = ("--kind", "lance", keys, "-c", "id", "-o", out, "--items", "100", "--json")
+    assert printed("index-build", "index", "build", *words)["indexes"]
     (path,) = out.rglob("*.lance")
     assert printed("index-inspect", "index", "inspect", path, "--json")["zones"]
     assert printed("index-query", "index", "query", path, f"id = {ID}", "--root", tmp_path, "--json")["zones"]
     assert printed("index-verify", "index", "verify", path, "--data", keys, "--json")["indexes"][0]["status"] == "right"
+
+
+def test_key_indexes(printed: Any, tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "index"
+    data.mkdir()
+    write_keys(data / "a.parquet")
+    build = ("index", "build", data, "-c", "id", "-c", "name", "-o", out, "--json")
+    planned = printed("index-build-keys", *build, "--dry-run")
+    assert not out.exists()
+    built = printed("index-build-keys", *build)
+    assert built["rows"] == planned["rows"]
+    assert 0 < built["columns"][0]["entries"] <= planned["columns"][0]["entries"], "each value once a row group"
+    assert printed("index-inspect-keys", "index", "inspect", out, "--json")["covered"] is None
+    write_keys(data / "b.parquet")
+    info = printed("index-inspect-keys", "index", "inspect", out, "--data", data, "--json")
+    assert (info["data_files"], info["covered"], len(info["segments"])) == (2, 1, 1)
+    updated = printed("index-update", "index", "update", out, data, "--json")
+    assert (updated["kept"], updated["added"], updated["index"]["files"]) == (1, 1, 2)
+    assert printed("index-verify-keys", "index", "verify", out, "--data", data, "--json")["status"] == "right"
+    for part in (out / "columns" / "0").iterdir():
+        part.write_bytes(part.read_bytes()[:-9])
+    found = printed("index-verify-keys", "index", "verify", out, "--data", data, "--json", status=1)
+    assert (found["status"], len(found["damaged"])) == ("wrong", 2)
+
+
+def test_locating(printed: Any, keys: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_text(f"{ID}\n-1\n")
+    words = ("locate", keys, "-c", "id", "--keys", tmp_path / "keys.txt", "--json")
+    assert "row_numbers" not in printed("locate", *words)["found"][0]
+    assert printed("locate", *words, "--verify")["found"][0]["row_numbers"] == [0]
+    (tmp_path / "keys.txt").write_text("-1\n")
+    assert printed("locate", *words, status=1)["found"] == []
+    kinds = pa.table({"day": [dt.date(2026, 1, 31)], "raw": [b"\xff"], "money": [Decimal("1.50")], "share": [0.5]})
+    pq.write_table(kinds, tmp_path / "kinds.parquet")
+    texts = {"day": "2026-01-31", "raw": "ff", "money": "1.50", "share": 0.5}
+    for name, text in texts.items():
+        words = ("locate", tmp_path / "kinds.parquet", "-c", name, "--keys", tmp_path / "kinds.parquet", "--json")
+        assert printed("locate", *words)["found"][0]["key"] == text, name
 
 
 @pytest.mark.parametrize(

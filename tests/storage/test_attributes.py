@@ -162,6 +162,7 @@ def test_what_looks_like_half_a_uri_is_no_folder_here(keys: Path, tmp_path: Path
         ["remove", keys, "-o", "gs:/b/x.parquet"],
         ["read", keys, "-o", "s3://b/x.csv"],
         ["index", "build", keys, "-c", "id", "-o", "s3://b/index"],
+        ["index", "build", "--kind", "lance", keys, "-c", "id", "-o", "s3://b/index"],
     ):
         done = command(*line, cwd=tmp_path)
         assert (done.returncode, error_lines(done.stderr)) == (2, 1), (line, done.stderr)

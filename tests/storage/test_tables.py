@@ -216,9 +216,12 @@ def test_a_zone_index_of_a_table(table: Path, tmp_path: Path) -> None:
 
 def test_the_commands_say_one_line(table: Path, kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     name = str(table)
+    (tmp_path / "keys.txt").write_text("5\n")
     for arguments in (
         ["check", name, "id = 5"], ["read", name, "--where", "id = 5"], ["remove", name, "-o", str(tmp_path / "r")],
         ["index", "build", name, "-c", "id", "-o", str(tmp_path / "i")],
+        ["locate", name, "-c", "id", "--keys", str(tmp_path / "keys.txt")],
+        ["index", "build", "--kind", "lance", name, "-c", "id", "-o", str(tmp_path / "z")],
         ["add", name, "-c", "id", "-o", str(tmp_path / "o")],
     ):  # fmt: skip
         assert run(arguments) == 2, arguments

@@ -156,7 +156,19 @@ def test_only_stored_files_are_changed_and_shown(streamed: Lake) -> None:
     assert sorted_rows(streamed.answer("SELECT * FROM t")) == before
 
 
-def test_an_index_is_refused(streamed: Lake, tmp_path: Path) -> None:
+def test_a_key_index_is_of_stored_files_and_the_rows_of_the_catalog_are_read(streamed: Lake, tmp_path: Path) -> None:
+    table = named(streamed)
+    pb.build_index(table, ["id"], tmp_path / "index")
+    ids = [row["id"] for row in streamed.answer("SELECT * FROM t")]
+    streamed.release()
+    for value in (min(ids), max(ids), -5):
+        found = pb.read_table(table, f"id = {value}", index=tmp_path / "index")
+        assert found["id"].to_pylist() == [one for one in ids if one == value]
+    located = pb.locate(table, "id", sorted(set(ids)), tmp_path / "index", verify=True)
+    assert sum(map(len, located["row_numbers"].to_pylist())) == len(ids)
+
+
+def test_a_zone_index_is_refused(streamed: Lake, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="its catalog holds rows itself, and an index is of stored files"):
         build_index(named(streamed), ["id"], tmp_path / "index")
 

@@ -477,7 +477,8 @@ def test_a_writer_that_is_left_leaves_nothing(tmp_path):
 def test_the_commands(tmp_path):
     pq.write_table(pa.table({"a": range(100), "b": [None, "x"] * 50}), tmp_path / "1.parquet")
     out = tmp_path / "out"
-    built = command("index", "build", tmp_path / "1.parquet", "--column", "a", "-c", "b", "--items", "10", "-o", out)
+    build = ("index", "build", "--kind", "lance")
+    built = command(*build, tmp_path / "1.parquet", "--column", "a", "-c", "b", "--items", "10", "-o", out)
     assert (built.returncode, built.stderr) == (0, "")
     assert "a (int64), 10 zones" in built.stdout
     document = json.loads(command("index", "inspect", out / "a/bloomfilter.lance", "--json").stdout)
@@ -494,11 +495,11 @@ def test_the_commands(tmp_path):
     assert command("index", "verify", out).returncode == 0
     bad = damage(out / "a/bloomfilter.lance", out / "a/bad.lance", "lost bits")
     assert command("index", "verify", bad).returncode == 1
-    failed = command("index", "build", tmp_path / "1.parquet", "--column", "zz", "-o", out)
+    failed = command(*build, tmp_path / "1.parquet", "--column", "zz", "-o", out)
     assert (failed.returncode, error_lines(failed.stderr)) == (2, 1)
     assert f"{tmp_path}/1.parquet: no column zz; there are: a, b" in failed.stderr
     assert "no predicate after" in command("index", "query", out).stderr
     lance.write_dataset(pa.table({"a": range(10)}), tmp_path / "d.lance")
-    assert command("index", "build", tmp_path / "d.lance", "-c", "a", "-o", tmp_path / "o2").returncode == 0
+    assert command(*build, tmp_path / "d.lance", "-c", "a", "-o", tmp_path / "o2").returncode == 0
     done = command("index", "register", tmp_path / "o2/a/bloomfilter.lance", tmp_path / "d.lance")
     assert "10 rows verified" in done.stdout

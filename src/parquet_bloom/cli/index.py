@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
@@ -25,6 +26,7 @@ from parquet_bloom.cli.groups import COLUMN, FILE, Commands
 from parquet_bloom.cli.key_index import only_for
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import headline
 
@@ -60,34 +62,41 @@ class _BuildOptions(ReadOptions):
 
 @click.group("index", cls=Commands)
 def command() -> None:
-    """Indexes beside the data: key indexes, and zone indexes as Lance has them.
+    """Indexes beside the data: key indexes, and Lance's zone indexes.
 
     A key index says which row groups of many files hold a value; it is a folder with a manifest.json. A zone index is
     for steps finer than row groups; INDEX is then a bloomfilter.lance, a folder of them, or a Lance data set that has
     such indexes, and pylance is needed (extra `lance`).
 
     \b
-    parquet-bloom index build events/ --column trace_id -o events-index/
-    parquet-bloom check events/ "trace_id = '4bf92f3577b34da6'" --index events-index/
+    parquet-bloom index build events/ -c trace_id -c user.id -o events-index/
+    parquet-bloom check events/ "user.id = 42" --index events-index/
     """
 
 
 @command.command("build")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @indexed_columns_option
-@click.option("--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The index.")
+@click.option(
+    "--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The kind of index."
+)
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="The folder of the index.")
 @click.option(
     "--false-places",
     type=click.FloatRange(0, min_open=True),
     metavar="F",
-    help="Of keys: row groups that a lookup meets by chance; default 0.05.",
+    help="Of keys: row groups that a lookup of a value meets by chance, on average; default 0.05.",
 )
-@click.option("--root", type=FILE, metavar="DIR", help="Of keys: names of files are kept below it.")
+@click.option(
+    "--root",
+    type=FILE,
+    metavar="DIR",
+    help="Of keys: the folder that names of files begin with; default: the one that all lie in.",
+)
 @click.option("--dry-run", is_flag=True, help="Of keys: say how large it would be at most; write nothing.")
 @click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
 @click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")
-@click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
+@click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
 @click.option(
     "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Of lance: do not wait for the disk."
 )
@@ -107,8 +116,8 @@ def build(
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
-    parquet-bloom index build delta:lake/events --column trace_id -o events-index/
-    parquet-bloom index build events/ --kind lance --column trace_id -o events-zones/
+    parquet-bloom index build delta:lake/events -c trace_id -o events-index/
+    parquet-bloom index build events/ --kind lance -c trace_id -o events-zones/
 
     A build of keys that was killed goes on when it is started again. --kind lance also takes one Lance data set; it
     writes DIR/<column>/bloomfilter.lance.
@@ -163,6 +172,8 @@ def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[R
 
     DATA are named again, as an index opens no file by names of its own.
     """
+    if not key_index.is_key_index(index):
+        raise RequestError(f"{index}: no key index (manifest.json is not in it); a zone index is built again")
     return key_index.update(index, data, as_json, options)
 
 
@@ -185,6 +196,8 @@ def inspect(file: str, data: tuple[str, ...], show_all: bool, as_json: bool, **o
     if key_index.is_key_index(file):
         return key_index.inspect(file, data, as_json, options)
     only_for("keys", {"--data": data})
+    if os.path.isdir(file) and not file.endswith(".lance"):
+        raise RequestError(f"{file}: no key index (manifest.json is not in it); of zone indexes name a .lance file")
     from parquet_bloom.zones.verify import inspect_index
 
     info = inspect_index(file)
@@ -256,10 +269,10 @@ def query(
     show_all: bool,
     as_json: bool,
 ) -> int:
-    """Say which zones may hold a row that matches: =, IN, IS NULL, AND, OR.
+    """Say which zones of a zone index may hold a row that matches: =, IN, IS NULL, AND, OR.
 
     \b
-    parquet-bloom index query events-index/ "trace_id = '4bf92f3577b34da6'"
+    parquet-bloom index query events-zones/ "trace_id = '4bf92f3577b34da6'"
 
     Exit status 1 if none may.
     """

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from decimal import Decimal
 from typing import Any, Unpack
 
 import click
 
-from parquet_bloom.cli.common import aside, footer_limits, json_option, print_json, raw_files_option, say, table_options
+from parquet_bloom.cli.common import (
+    aside,
+    footer_limits,
+    json_option,
+    print_json,
+    quiet,
+    raw_files_option,
+    say,
+    table_options,
+)
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import one_source
 from parquet_bloom.cli.progress import Watch
@@ -20,7 +32,7 @@ _SHOWN = 50
 @click.command("locate", cls=Command)
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @click.option("--column", "-c", required=True, type=COLUMN, metavar="C", help="The column that has the keys.")
-@click.option("--keys", required=True, type=FILE, metavar="FILE", help="A Parquet file, or one text a line.")
+@click.option("--keys", required=True, type=FILE, metavar="FILE", help="A Parquet file, or a text file, a key a line.")
 @click.option("--keys-column", type=COLUMN, metavar="C", help="Of the Parquet file; default --column, or its only one.")
 @click.option("--index", type=FILE, metavar="DIR", help="A key index of the data; without one filters are asked.")
 @click.option("--verify", is_flag=True, help="Read the column there: only row groups with a key, and its rows.")
@@ -42,13 +54,15 @@ def command(
     as_json: bool,
     **options: Unpack[ReadOptions],
 ) -> int:
-    """Find the row groups that may hold each of many keys: for joins, upserts and deletes by key.
+    """Find the row groups that may hold each of many keys.
 
     \b
-    parquet-bloom locate events/ --column user_id --keys keys.parquet -o found.parquet
-    parquet-bloom locate delta:lake/events --column user_id --keys keys.txt --index events-index/ --verify
+    parquet-bloom locate events/ -c user.id --keys keys.parquet -o found.parquet
+    parquet-bloom locate events/ -c user.id --keys keys.txt --index events-index/
+    parquet-bloom locate delta:lake/events -c user.id --keys keys.txt --verify
 
-    A row of the table is a key and a row group. Exit status 1 if there is none.
+    For joins, upserts and deletes by key. A row of the table is a key and a row group that may hold it. Lines of a
+    text are texts or numbers, as the column has them. Exit status 1 if no row group may hold a key.
     """
     import pyarrow.parquet as pq
 
@@ -59,18 +73,22 @@ def command(
     if output is not None:
         new_target(output, overwrite)
     with Watch("locate", quiet=as_json) as watch:
-        wanted = _keys(keys, keys_column, column)
-        found = locate(one_source(data), column, wanted, index, verify=verify, progress=watch.files, **options)
+        found = _first_that_fits(
+            _keys(keys, keys_column, column),
+            lambda wanted: locate(
+                one_source(data), column, wanted, index, verify=verify, progress=watch.files, **options
+            ),
+        )
         if output is not None:
             with new_output(output, overwrite) as out:
                 pq.write_table(found, out)
     facts = facts_of(found)
     files = len(found.column("file").unique())
     if as_json:
-        print_json("locate", {"places": found.num_rows, "files": files, **facts, "found": found.to_pylist()})
+        print_json("locate", {"places": found.num_rows, "files": files, **facts, "found": list(_rows(found))})
     else:
-        if output is None:
-            shown = found.slice(0, _SHOWN).to_pylist()
+        if output is None and not quiet():
+            shown = _rows(found.slice(0, _SHOWN))
             rows = [(str(row["key"]), row["file"], row["row_group"], row["first_row"], row["rows"]) for row in shown]
             print_table(("key", "file", "row group", "first row", "rows"), rows, (2, 3, 4), names=(1,))
             if found.num_rows > _SHOWN:
@@ -81,15 +99,39 @@ def command(
     return 0 if found.num_rows else 1
 
 
+def _rows(found: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a table as JSON has them."""
+    from parquet_bloom.report.rows import json_values
+
+    for batch in found.to_batches():
+        for row in zip(*map(json_values, batch.columns), strict=True):
+            yield dict(zip(found.schema.names, row, strict=True))
+
+
 def _how(facts: dict[str, Any]) -> str:
     from parquet_bloom.report.text import plural
 
     text = f"{plural(facts['covered'], 'file')} by the index, {facts['searched']:,} opened"
-    return text + (f", some {facts['expected_false']:.1f} places by chance" if facts["expected_false"] else "")
+    return text + (f", some {facts['expected_false']:.1f} places by chance" if facts["expected_false"] >= 0.05 else "")
 
 
-def _keys(path: str, named: str | None, column: str) -> Any:
-    """The keys of a Parquet file, or of a text with one a line. Raises RequestError."""
+def _first_that_fits(readings: Sequence[Any], call: Callable[[Any], Any]) -> Any:
+    """Call with the first reading of the keys that the column takes. Raises RequestError, of the first reading."""
+    first, *others = readings
+    try:
+        return call(first)
+    except RequestError:
+        if others:
+            with suppress(RequestError):
+                return _first_that_fits(others, call)
+        raise
+
+
+def _keys(path: str, named: str | None, column: str) -> list[Any]:
+    """The keys of a Parquet file, or of a text with one a line, in each type that they may have.
+
+    Raises RequestError, StorageError.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -99,21 +141,34 @@ def _keys(path: str, named: str | None, column: str) -> Any:
         if named is not None:
             raise RequestError("--keys-column is for keys of a Parquet file")
         try:
-            with open(path, encoding="utf-8") as lines:
-                texts = [line.rstrip("\r\n") for line in lines]
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(path, first_line(error)) from error
-        keys = [text for text in texts if text]
-        return [int(key) for key in keys] if keys and all(_is_whole(key) for key in keys) else keys
+            with open(path, encoding="utf-8-sig") as lines:
+                texts = pa.array([text for line in lines if (text := line.rstrip("\r\n"))], pa.string())
+        except UnicodeDecodeError as error:
+            raise StorageError(
+                path, f"is no text in UTF-8; keys of a Parquet file are in a .parquet: {error}"
+            ) from error
+        except OSError as error:
+            raise StorageError(path, error.strerror or first_line(error)) from error
+        numbers = _numbers(texts)
+        return [texts] if numbers is None else [numbers, texts]
     try:
         names = pq.read_schema(path).names
         wanted = named or (column if column in names else names[0] if len(names) == 1 else None)
         if wanted is None or wanted not in names:
             raise RequestError(f"{path}: has no column {named or column}; --keys-column names one")
-        return pq.read_table(path, columns=[wanted]).column(0)
+        return [pq.read_table(path, columns=[wanted]).column(0)]
     except (pa.ArrowException, OSError) as error:
-        raise StorageError(path, first_line(error)) from error
+        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
+        raise StorageError(path, said) from error
 
 
-def _is_whole(text: str) -> bool:
-    return text.lstrip("-").isdigit() and text.isascii() and len(text) < 20
+def _numbers(texts: Any) -> Any:
+    """Lines of a text as numbers, exactly; None where one is none. Texts of digits may be numbers or texts."""
+    import pyarrow as pa
+
+    for kind in (pa.int64(), pa.uint64()):
+        with suppress(pa.ArrowInvalid):
+            return texts.cast(kind)
+    with suppress(pa.ArrowException, ArithmeticError, ValueError):
+        return pa.array([Decimal(text) for text in texts.to_pylist()])
+    return None

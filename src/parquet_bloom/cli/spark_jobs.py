@@ -359,7 +359,7 @@ def index(
     overwrite: bool,
     **options: Unpack[ReadOptions],
 ) -> int:
-    """Build a zone index over each column, as `parquet-bloom index build` does on one machine.
+    """Build a zone index over each column, as `index build --kind lance` does on one machine.
 
     \b
     parquet-bloom spark index events/ --column trace_id -o events-index/

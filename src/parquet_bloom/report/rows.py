@@ -179,11 +179,11 @@ def _json(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: IO[bytes]) 
 
 def _documents(batch: pa.RecordBatch) -> Iterator[bytes]:
     names = batch.schema.names
-    for row in zip(*map(_json_values, batch.columns), strict=True):
+    for row in zip(*map(json_values, batch.columns), strict=True):
         yield json_text(dict(zip(names, row, strict=True))).encode()
 
 
-def _json_values(array: pa.Array) -> list[Any]:
+def json_values(array: pa.Array) -> list[Any]:
     """A column as JSON has it: timestamps as RFC 3339 writes them."""
     kind = _timestamps_as_text(array.type)
     if kind is None:
