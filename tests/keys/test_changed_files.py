@@ -1,0 +1,364 @@
+"""Files that change between the build of a key index and a question: no row is lost, and a note counts them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from keys.key_indexes import same_rows
+from support import disguised_changes
+from support.commands import command, error_lines
+from support.repeats import more_then_slow
+
+import parquet_bloom
+from parquet_bloom.errors import ParquetBloomError, StaleIndexError
+from parquet_bloom.keys.build import build_index
+from parquet_bloom.keys.update import update_index
+
+PLANTED = 123456789012345678
+ROWS, FILES = 300, 4
+
+
+def write(path: Path, seed: int) -> None:
+    ids = np.random.default_rng(seed).integers(0, 1 << 60, ROWS)
+    table = pa.table({"id": ids, "name": [f"n{(seed * 7 + n) % 90}" for n in range(ROWS)]})
+    pq.write_table(table, path, row_group_size=100, write_page_index=seed % 2 == 0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Files of which tmp/index is the index."""
+    (tmp_path / "data").mkdir()
+    for number in range(FILES):
+        write(tmp_path / f"data/{number}.parquet", number)
+    build_index(tmp_path / "data", ["id", "name"], tmp_path / "index")
+    return tmp_path / "data"
+
+
+def key_of(path: Path, row: int = 150) -> int:
+    return int(pq.ParquetFile(path).read()["id"][row].as_py())
+
+
+def hold(data: Path, index: Path, *more: str) -> None:
+    """Hold rows by keys of each file, and of none, against those without an index."""
+    keys = [key_of(path) for path in sorted(data.rglob("*.parquet"))]
+    for key in keys:
+        assert same_rows(data, f"id = {key}", index) >= 1
+    same_rows(data, f"id IN ({', '.join(map(str, [*keys, 5]))}) AND NOT name = 'n3'", index)
+    same_rows(data, f"id = {PLANTED} OR name = 'new'", index)
+    for predicate in more:
+        same_rows(data, predicate, index)
+
+
+def note_of(data: Any, index: Path, predicate: str = "id = 5") -> str | None:
+    """The only note of a question, without the index's name."""
+    notes = parquet_bloom.check(data, predicate, index=index).notes
+    assert len(notes) <= 1
+    return notes[0].removeprefix(f"{index}: ") if notes else None
+
+
+def not_covered(n: int, of: int) -> str:
+    return f"{n} of {of} files are not covered, or changed since; these are read as without an index"
+
+
+def test_nothing_changed(data: Path, tmp_path: Path) -> None:
+    hold(data, tmp_path / "index")
+    verdicts = parquet_bloom.check(data, "id = 5", index=tmp_path / "index")
+    assert (len(verdicts), len(verdicts.excluded), verdicts.notes) == (3, FILES - 1, []), "the first has the schema"
+
+
+# --- filters ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("placement", ["footer", "chunk-start", "tail", "appended tail"])
+def test_filters_come_and_go(placement: str, update: bool, data: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    options: dict[str, Any] = {"placement": placement}
+    if placement == "appended tail":
+        options = {"placement": "tail", "append": True}
+
+    def see(changed: int) -> None:
+        hold(data, index)
+        if update:
+            report = update_index(index, data)
+            assert (report.kept, report.recognised, report.added, report.gone) == (FILES, changed, 0, 0)
+            hold(data, index)
+            changed = 0
+        assert note_of(data, index) == (not_covered(changed, FILES) if changed else None)
+
+    parquet_bloom.add_filters(data / "1.parquet", in_place=True, columns=["id"], **options)
+    see(1)
+    parquet_bloom.add_filters(data / "2.parquet", in_place=True, columns=["name"], **options)
+    see(1 if update else 2)
+    parquet_bloom.remove_filters(data / "1.parquet", in_place=True)
+    see(1 if update else 2)
+
+
+def test_copies_with_filters_are_other_files(data: Path, tmp_path: Path) -> None:
+    parquet_bloom.add_filters(data, output=tmp_path / "copies", columns=["id"])
+    with pytest.raises(StaleIndexError, match="none of these files"):
+        parquet_bloom.read_table(tmp_path / "copies", "id = 5", index=tmp_path / "index")
+    both = [data, tmp_path / "copies"]
+    assert same_rows(both, f"id = {key_of(data / '2.parquet')}", tmp_path / "index") == 2
+    assert note_of(both, tmp_path / "index") == not_covered(FILES, 2 * FILES)
+
+
+# --- rewritten --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("rewrite", disguised_changes.REWRITES)
+def test_a_rewrite_that_keeps_size_footer_and_mtime(rewrite: str, update: bool, data: Path, tmp_path: Path) -> None:
+    path, index = data / "2.parquet", tmp_path / "index"
+    table = pa.table({"id": np.random.default_rng(7).integers(0, 1 << 60, 5000), "name": ["x"] * 5000})
+    old = disguised_changes.written(table)
+    new = disguised_changes.written(disguised_changes.replaced(table, "id", 2500, PLANTED))
+    assert disguised_changes.looks_alike(old, new)
+    path.write_bytes(old)
+    build_index(data, ["id", "name"], index, overwrite=True)
+    assert same_rows(data, f"id = {PLANTED}", index) == 0
+    for _ in range(3):
+        for content, rows in ((new, 1), (old, 0)):
+            disguised_changes.REWRITES[rewrite](path, content)
+            if update:
+                report = update_index(index, data)
+                assert (report.kept, report.recognised, report.added) == (FILES - 1, 0, 1)
+            assert same_rows(data, f"id = {PLANTED}", index) == rows
+            assert note_of(data, index) == (None if update else not_covered(1, FILES))
+            hold(data, index)
+
+
+@pytest.mark.parametrize("rewrite", disguised_changes.REWRITES)
+def test_a_rewrite_at_once(rewrite: str, tmp_path: Path) -> None:
+    """Written, indexed and written again in a moment, in which the kernel's clock may stand still."""
+    table = pa.table({"id": np.random.default_rng(7).integers(0, 1 << 60, 200)})
+    old = disguised_changes.written(table)
+    new = disguised_changes.written(disguised_changes.replaced(table, "id", 100, PLANTED))
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data/a.parquet"
+    for _ in range(5):
+        path.write_bytes(old)
+        build_index(tmp_path / "data", ["id"], tmp_path / "index", overwrite=True)
+        disguised_changes.REWRITES[rewrite](path, new)
+        with pytest.raises(StaleIndexError, match="changed since it was built; build it again"):
+            parquet_bloom.count(tmp_path / "data", f"id = {PLANTED}", index=tmp_path / "index")
+
+
+def test_a_rewrite_between_two_questions_of_one_process(data: Path, tmp_path: Path) -> None:
+    """An index that is open, and a source that was listed before."""
+    source = parquet_bloom.Source(data, index=tmp_path / "index")
+    assert source.count(f"id = {PLANTED}") == 0
+    table = pq.read_table(data / "3.parquet")
+    pq.write_table(disguised_changes.replaced(table, "id", 7, PLANTED), data / "3.parquet", row_group_size=100)
+    assert parquet_bloom.count(data, f"id = {PLANTED}", index=tmp_path / "index") == 1
+    assert parquet_bloom.Source(data, index=tmp_path / "index").count(f"id = {PLANTED}") == 1
+
+
+def test_a_data_set_that_is_made_and_read_later(data: Path, tmp_path: Path) -> None:
+    """A pyarrow data set has its files from the time when it was made; a row that came later is there or an error."""
+    made = parquet_bloom.dataset(data, f"id = {PLANTED}", index=tmp_path / "index")
+    assert made.count_rows() == 0
+    lazy = parquet_bloom.scan_polars(data, index=tmp_path / "index").filter(pl.col("id") == PLANTED)
+    assert lazy.collect().height == 0
+    table = pq.read_table(data / "3.parquet")
+    pq.write_table(disguised_changes.replaced(table, "id", 7, PLANTED), data / "3.parquet", row_group_size=100)
+    assert lazy.collect().height == 1
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+def change_rows(data: Path) -> None:
+    table = pq.read_table(data / "1.parquet")
+    more = pa.table({"id": [PLANTED], "name": ["new"]})
+    pq.write_table(pa.concat_tables([table, more]), data / "1.parquet", row_group_size=100)
+
+
+def exchange(data: Path) -> None:
+    (data / "0.parquet").rename(data / "x")
+    (data / "1.parquet").rename(data / "0.parquet")
+    (data / "x").rename(data / "1.parquet")
+
+
+def replace_by_another(data: Path) -> None:
+    shutil.copy2(data / "0.parquet", data / "1.parquet")
+
+
+def drop_a_column(data: Path) -> None:
+    pq.write_table(pq.read_table(data / "1.parquet").drop(["name"]), data / "1.parquet", row_group_size=100)
+
+
+def other_type(data: Path) -> None:
+    table = pq.read_table(data / "1.parquet")
+    values = pa.array([PLANTED, *table["id"].to_pylist()[1:]], pa.decimal128(38, 0))
+    pq.write_table(table.set_column(0, "id", values), data / "1.parquet", row_group_size=100)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], Any], int, int]] = {
+    "rows are appended": (change_rows, 1, FILES),
+    "a file is new": (lambda data: write(data / "9.parquet", 9), 1, FILES + 1),
+    "a file comes first": (lambda data: write(data / "!.parquet", 9), 1, FILES + 1),
+    "a file is in a new folder": (lambda data: ((data / "p").mkdir(), write(data / "p/9.parquet", 9)), 1, FILES + 1),
+    "a file vanished": (lambda data: (data / "1.parquet").unlink(), 0, FILES - 1),
+    "a file has another name": (lambda data: (data / "1.parquet").rename(data / "7.parquet"), 1, FILES),
+    "two files exchange names": (exchange, 2, FILES),
+    "a file is another one": (replace_by_another, 1, FILES),
+    "a file has no rows": (lambda data: pq.write_table(pq.read_table(data / "1.parquet").slice(0, 0),
+                                                       data / "1.parquet"), 1, FILES),
+    "a column has another type": (other_type, 1, FILES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changed_is_read(name: str, data: Path, tmp_path: Path) -> None:
+    change, changed, files = CHANGES[name]
+    index = tmp_path / "index"
+    change(data)
+    rows = [path for path in data.rglob("*.parquet") if pq.read_metadata(path).num_rows]
+    for path in rows if name != "a column has another type" else []:
+        assert same_rows(data, f"id = {key_of(path)}", index) >= 1
+    same_rows(data, f"id = {PLANTED} OR name = 'new'", index)
+    same_rows(data, "id IS NULL OR NOT name = 'n5'", index)
+    assert note_of(data, index) == (not_covered(changed, files) if changed else None)
+    if name == "a column has another type":
+        return
+    report = update_index(index, data)
+    assert report.kept + report.added == files
+    for path in rows:
+        assert same_rows(data, f"id = {key_of(path)}", index) >= 1
+    assert note_of(data, index) is None
+
+
+def test_a_file_that_vanished_is_the_error_that_it_is_without_an_index(data: Path, tmp_path: Path) -> None:
+    paths = sorted(data.glob("*.parquet"))
+    paths[1].unlink()
+    errors = []
+    for index in (None, tmp_path / "index"):
+        with pytest.raises(ParquetBloomError) as e:
+            parquet_bloom.read_table(paths, "id = 5", index=index)
+        errors.append(str(e.value))
+    assert errors[0] == errors[1]
+
+
+def test_a_link_to_a_file_is_the_file(data: Path, tmp_path: Path) -> None:
+    """Another name of the same version; and a link that leads elsewhere by now."""
+    (tmp_path / "linked").mkdir()
+    link = tmp_path / "linked/a.parquet"
+    link.symlink_to(data / "0.parquet")
+    build_index(tmp_path / "linked", ["id"], tmp_path / "index2")
+    key = key_of(data / "1.parquet")
+    assert same_rows(tmp_path / "linked", f"id = {key}", tmp_path / "index2") == 0
+    link.unlink()
+    link.symlink_to(data / "1.parquet")
+    with pytest.raises(StaleIndexError, match="changed since it was built"):
+        parquet_bloom.read_table(tmp_path / "linked", f"id = {key}", index=tmp_path / "index2")
+
+
+# --- of other data ----------------------------------------------------------------------------------
+
+
+def test_a_folder_that_moved_is_told(data: Path, tmp_path: Path) -> None:
+    data.rename(tmp_path / "elsewhere")
+    with pytest.raises(StaleIndexError, match=f"is an index of {data}, and of none of these files"):
+        parquet_bloom.read_table(tmp_path / "elsewhere", "id = 5", index=tmp_path / "index")
+    done = command("check", tmp_path / "elsewhere", "id = 5", "--index", tmp_path / "index")
+    assert (done.returncode, error_lines(done.stderr)) == (2, 1)
+    assert f"is an index of {data}" in done.stderr
+    (tmp_path / "elsewhere").rename(data)
+    hold(data, tmp_path / "index")
+
+
+def test_an_index_of_other_data_is_told(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other/0.parquet", 0)
+    index = tmp_path / "index"
+    calls: list[Callable[[], Any]] = [
+        lambda: parquet_bloom.check(tmp_path / "other", "id = 5", index=index),
+        lambda: parquet_bloom.prune(tmp_path / "other", "id = 5", index=index),
+        lambda: parquet_bloom.read_table(tmp_path / "other", "id = 5", index=index),
+        lambda: list(parquet_bloom.read_batches(tmp_path / "other", "id = 5", index=index)),
+        lambda: parquet_bloom.count(tmp_path / "other", "id = 5", index=index),
+        lambda: parquet_bloom.dataset(tmp_path / "other", "id = 5", index=index),
+        lambda: update_index(index, tmp_path / "other"),
+    ]
+    for call in calls:
+        with pytest.raises(StaleIndexError) as e:
+            call()
+        assert str(index) in str(e.value)
+        assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("name", ["nothing", "data", "data/0.parquet", "index/columns", "index/manifest.json"])
+def test_a_wrong_name_is_told(name: str, data: Path, tmp_path: Path) -> None:
+    for function in (parquet_bloom.check, parquet_bloom.read_table, parquet_bloom.count):
+        with pytest.raises(ParquetBloomError) as e:
+            function(data, "id = 5", index=tmp_path / name)  # type: ignore[operator]
+        assert str(tmp_path / name) in str(e.value)
+        assert "\n" not in str(e.value)
+
+
+def test_all_files_that_changed_are_told(data: Path, tmp_path: Path) -> None:
+    for path in data.iterdir():
+        path.write_bytes(path.read_bytes())
+        os.utime(path, (0, 0))
+    with pytest.raises(StaleIndexError, match=f"all of its {FILES} files that are here changed since it was built"):
+        parquet_bloom.read_table(data, "id = 5", index=tmp_path / "index")
+    report = update_index(tmp_path / "index", data)
+    assert (report.kept, report.recognised) == (FILES, FILES), "their bytes are the same"
+    hold(data, tmp_path / "index")
+
+
+# --- by chance --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [*range(3), *more_then_slow(range(3, 40), 5)])
+def test_random_changes_and_updates(seed: int, data: Path, tmp_path: Path) -> None:
+    rng, index = Random(seed), tmp_path / "index"
+    old: list[bytes] = []
+    for step in range(25):
+        paths = sorted(data.glob("*.parquet"))
+        path = rng.choice(paths)
+        match rng.choice(["new", "new", "gone", "rewritten", "filters", "renamed", "old", "copy", "update", "update"]):
+            case "new":
+                write(data / f"{rng.randrange(30)}.parquet", rng.randrange(1000))
+            case "gone" if len(paths) > 2:
+                old.append(path.read_bytes())
+                path.unlink()
+            case "rewritten":
+                table = pq.ParquetFile(path).read()
+                old.append(path.read_bytes())
+                changed = disguised_changes.replaced(table, "id", rng.randrange(ROWS), rng.randrange(1 << 60))
+                pq.write_table(changed, path, row_group_size=100)
+            case "filters":
+                placement = rng.choice(["footer", "chunk-start", "tail"])
+                parquet_bloom.remove_filters(path, in_place=True)
+                parquet_bloom.add_filters(path, in_place=True, columns=["id"], placement=placement)
+            case "renamed":
+                path.rename(data / f"{rng.randrange(30)}.parquet")
+            case "old" if old:  # an older version comes back under some name
+                path.write_bytes(rng.choice(old))
+            case "copy":
+                write(data / "copied", rng.randrange(9))
+                shutil.copy2(path, data / "copied")
+                (data / "copied").rename(rng.choice(paths))
+            case "update":
+                try:
+                    update_index(index, data)
+                except StaleIndexError:
+                    build_index(data, ["id", "name"], index, overwrite=True)
+                assert note_of(data, index) is None
+        for one in sorted(data.glob("*.parquet")):
+            try:
+                assert same_rows(data, f"id = {key_of(one, rng.randrange(ROWS))}", index) >= 1, step
+            except StaleIndexError:
+                break
