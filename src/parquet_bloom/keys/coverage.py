@@ -1,6 +1,7 @@
 """The files of a source that a key index covers: their names in its listings, and the proof that they are the same.
 
-    a table's file   its log names it, and the index is of this table: a name in a table's log has one content for ever
+    a table's file   its log names it, and the index is of this table, by its identity: a name in a table's log has one
+                     content for ever; of a table without an identity as other files
     a local file     stat has the token that the index keeps
     an object        its version in a listing (storage.stores.listed_versions) is the one that the index keeps
     else             the token is compared when the file is opened; until then the file is not excluded
@@ -103,8 +104,8 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
     manifest, names = index.manifest, index.names
     coverage = Coverage(index)
     if found.has_log:
-        identity, table = found.snapshot.identity, found.snapshot.table
-        coverage.by_log = bool(manifest.identity == identity and (identity or manifest.table == table))
+        # A table without an identity may have been dropped and made again, with files of the same names.
+        coverage.by_log = bool(manifest.identity) and manifest.identity == found.snapshot.identity
     listings = [index.listing(segment) for segment in manifest.segments]
     root = manifest.root + "/"
     far: list[tuple[DataFile, int, int]] = []

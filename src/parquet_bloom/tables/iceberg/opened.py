@@ -202,6 +202,7 @@ class _Reading:
             [replace(file, deletes=deletes.of(file.entry, file)) for file in files],
             filter_settings_of(self._log.properties),
             filesystem,
+            identity=str(self._log.metadata.table_uuid),
         )
 
     def _check(self, entries: Sequence[Entry]) -> None:
