@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import parquet_bloom
 from keys.key_indexes import (
     built,
     by_pyarrow,
@@ -30,8 +32,6 @@ from keys.key_indexes import (
     said_of,
     same_rows,
 )
-
-import parquet_bloom
 from parquet_bloom.errors import ConflictError, RefusedTypeError, RequestError, StorageError, UnknownColumnError
 from parquet_bloom.keys import build
 

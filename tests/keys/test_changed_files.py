@@ -14,12 +14,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from keys.key_indexes import same_rows
 from support import disguised_changes
 from support.commands import command, error_lines
 from support.repeats import more_then_slow
 
 import parquet_bloom
+from keys.key_indexes import same_rows
 from parquet_bloom.errors import ParquetBloomError, StaleIndexError
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.update import update_index

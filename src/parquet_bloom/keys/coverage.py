@@ -52,12 +52,15 @@ class Coverage:
 
     changed  of how many the index has the name, and another version
     by_log   whether the log of their table recognises them
+    is_of_table  whether the index is of this very table, whose files may all be new by now; of a table without an
+             identity whether it has this name
     """
 
     index: KeyIndex
     known: list[Covered] = field(default_factory=list)
     changed: int = 0
     by_log: bool = False
+    is_of_table: bool = False
     at: dict[int, tuple[int, int]] = field(default_factory=dict)  # id(file) -> segment, number
     systems: dict[int, int] = field(default_factory=dict)  # device -> number of the file system
 
@@ -105,7 +108,9 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
     coverage = Coverage(index)
     if found.has_log:
         # A table without an identity may have been dropped and made again, with files of the same names.
-        coverage.by_log = bool(manifest.identity) and manifest.identity == found.snapshot.identity
+        identity, table = found.snapshot.identity, found.snapshot.table
+        coverage.by_log = bool(identity) and manifest.identity == identity
+        coverage.is_of_table = manifest.identity == identity if identity else manifest.table == table
     listings = [index.listing(segment) for segment in manifest.segments]
     root = manifest.root + "/"
     far: list[tuple[DataFile, int, int]] = []

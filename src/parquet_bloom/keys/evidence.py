@@ -57,7 +57,7 @@ class KeyEvidence:
         self._excluded: set[int] = set()
         self._coverage = self._covered()
         self.covered = len(self._coverage.known)
-        if search.files and not self.covered and not self.problems:
+        if search.files and not self.covered and not self.problems and not self._coverage.is_of_table:
             raise StaleIndexError(index.path, self._coverage.reason)
         for (number, schema, _), members in self._groups().items():
             segment = index.manifest.segments[number]

@@ -120,7 +120,7 @@ def locate(
     if index is not None and found.files:
         opened = open_key_index(index)
         coverage = coverage_of(opened, found)
-        if not coverage.known:
+        if not coverage.known and not coverage.is_of_table:
             raise StaleIndexError(opened.path, coverage.reason)
         indexed = _indexed(opened, coverage, search, first, casts, facts)
         places += indexed[0]

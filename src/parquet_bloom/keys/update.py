@@ -131,7 +131,7 @@ def _updated(folder: str, found: ResolvedSource, threads: int, progress: Progres
     coverage = coverage_of(index, found)
     tokens = _recognised(index, coverage, found)
     alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens)
-    if found.files and not alive and old.files:
+    if found.files and not alive and old.files and not coverage.is_of_table:
         raise StaleIndexError(index.path, f"knows none of these files ({coverage.reason}); build it again over them")
     new = [file for file in found.files if file.stored and coverage.at.get(id(file)) not in alive]
     report.kept, report.recognised, report.gone = len(alive), len(tokens), len(index.names.keys() - {""}) - len(alive)
