@@ -179,11 +179,12 @@ def test_inspect_says_what_it_covers(index: Path) -> None:
     assert "12 row groups of 4 files, 2,400 rows" in said
     assert f"of {index.parent}/events" in said
     assert "covers" not in said
-    assert "covers 4 of 4 files; 0 are read as without it" in typed("index", "inspect", "keys", "--data", "events")
+    assert "covers 4 of 4 files\n" in typed("index", "inspect", "keys", "--data", "events")
     write(Path("events/9.parquet"), table(0))
     write(Path("events/0.parquet"), table(0))
     said = typed("index", "inspect", "keys", "--data", "events")
-    assert "covers 3 of 5 files; 2 are read as without it, 1 of them changed since" in said
+    assert "covers 3 of 5 files (1 changed since); the others are read as without it" in said
+    assert "UTC, 0 minutes ago, by parquet-bloom" in said
 
 
 def test_update_takes_new_files_and_leaves_gone_ones(index: Path) -> None:
