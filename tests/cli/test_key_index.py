@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 from support.commands import command, error_lines, without_hints
 
 import parquet_bloom
+from parquet_bloom.keys.entries import SCHEMA, write_parquet
+from parquet_bloom.keys.manifest import NAME, from_json, to_json
 
 FILES, GROUPS, ROWS = 4, 3, 200
 TOTAL = FILES * GROUPS * ROWS
@@ -217,6 +220,24 @@ def test_verify_finds_a_part_that_lies(index: Path) -> None:
     said = typed("-q", "index", "verify", "keys", "--data", "events", status=1)
     assert (said, error_lines(said.errors)) == ("", 1)
     assert "--data names the files of a key index" in refused("index", "verify", "keys")
+
+
+def test_verify_finds_values_that_the_index_forgot(index: Path) -> None:
+    """An index that its writer made of too little, with checksums that are right."""
+    manifest = from_json((index / NAME).read_bytes(), index)
+    [segment] = manifest.segments
+    first, *others = segment.columns
+    part = index / segment.part_name(first.number, 0)
+    entries = pq.read_table(part)
+    fewer = write_parquet(str(part), entries.slice(5).cast(SCHEMA), ["hash", "place"])
+    column = replace(first, parts=(fewer,))
+    forged = replace(manifest, segments=(replace(segment, columns=(column, *others)),))
+    (index / NAME).write_bytes(to_json(forged))
+    said = typed("index", "verify", "keys", "--data", "events", status=1)
+    assert said == "keys: 4 of 4 files decoded, 4,800 values, 5 of them missing, wrong\n"
+    said = typed("-q", "index", "verify", "keys", "--data", "events", status=1)
+    assert "5 of them missing" in said.errors
+    assert (said, error_lines(said.errors)) == ("", 1)
 
 
 @pytest.mark.parametrize(

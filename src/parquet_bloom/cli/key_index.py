@@ -150,6 +150,8 @@ def verify(index: str, data: Sequence[str], all_files: bool, as_json: bool, opti
         of = f"{verdict.files:,} of {plural(verdict.covered, 'file')} decoded, {plural(verdict.values, 'value')}"
         missed = f", {verdict.missed:,} of them missing" if verdict.missed else ""
         headline(verdict.path, f"{of}{missed}, {verdict.status}", say)
+        if quiet() and verdict.missed:
+            complain(f"{verdict.path}: {of}{missed}")
         for one in verdict.damaged:
             complain(one)
     return 1 if verdict.status == "wrong" else 0
