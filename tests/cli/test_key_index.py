@@ -123,6 +123,18 @@ def test_fewer_false_places_take_more_bits(here: Path) -> None:
     assert "0.0 is not in the range" in refused("index", "build", "events", "-c", "id", "-o", "i", "--false-places", 0)
 
 
+def test_little_memory_gives_the_same_index(here: Path) -> None:
+    """Entries of each file go to the disk, and are sorted together."""
+    parts = []
+    for words in ([], ["--max-memory", "16KiB"]):
+        typed("index", "build", "events", "-c", "id", "-o", "keys", "--overwrite", *words)
+        [part] = Path("keys/columns/0").iterdir()
+        parts.append(pq.read_table(part))
+    assert parts[0].equals(parts[1])
+    assert parts[0].num_rows > (16 << 10) // 32, "more entries than fit"
+    assert sorted(os.listdir("keys")) == ["columns", "lock", "manifest.json", "segments"]
+
+
 def test_names_are_kept_below_a_root(here: Path) -> None:
     typed("index", "build", "events", "-c", "id", "-o", "keys", "--root", here)
     assert document("index", "inspect", "keys")["root"] == str(here)
