@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 from support.commands import command, error_lines, without_hints
 
 import parquet_bloom
+from parquet_bloom.keys.entries import SCHEMA, write_parquet
+from parquet_bloom.keys.manifest import NAME, from_json, to_json
 
 FILES, GROUPS, ROWS = 4, 3, 200
 TOTAL = FILES * GROUPS * ROWS
@@ -120,6 +123,18 @@ def test_fewer_false_places_take_more_bits(here: Path) -> None:
     assert "0.0 is not in the range" in refused("index", "build", "events", "-c", "id", "-o", "i", "--false-places", 0)
 
 
+def test_little_memory_gives_the_same_index(here: Path) -> None:
+    """Entries of each file go to the disk, and are sorted together."""
+    parts = []
+    for words in ([], ["--max-memory", "16KiB"]):
+        typed("index", "build", "events", "-c", "id", "-o", "keys", "--overwrite", *words)
+        [part] = Path("keys/columns/0").iterdir()
+        parts.append(pq.read_table(part))
+    assert parts[0].equals(parts[1])
+    assert parts[0].num_rows > (16 << 10) // 32, "more entries than fit"
+    assert sorted(os.listdir("keys")) == ["columns", "lock", "manifest.json", "segments"]
+
+
 def test_names_are_kept_below_a_root(here: Path) -> None:
     typed("index", "build", "events", "-c", "id", "-o", "keys", "--root", here)
     assert document("index", "inspect", "keys")["root"] == str(here)
@@ -179,11 +194,12 @@ def test_inspect_says_what_it_covers(index: Path) -> None:
     assert "12 row groups of 4 files, 2,400 rows" in said
     assert f"of {index.parent}/events" in said
     assert "covers" not in said
-    assert "covers 4 of 4 files; 0 are read as without it" in typed("index", "inspect", "keys", "--data", "events")
+    assert "covers 4 of 4 files\n" in typed("index", "inspect", "keys", "--data", "events")
     write(Path("events/9.parquet"), table(0))
     write(Path("events/0.parquet"), table(0))
     said = typed("index", "inspect", "keys", "--data", "events")
-    assert "covers 3 of 5 files; 2 are read as without it, 1 of them changed since" in said
+    assert "covers 3 of 5 files (1 changed since); the others are read as without it" in said
+    assert "UTC, 0 minutes ago, by parquet-bloom" in said
 
 
 def test_update_takes_new_files_and_leaves_gone_ones(index: Path) -> None:
@@ -216,6 +232,24 @@ def test_verify_finds_a_part_that_lies(index: Path) -> None:
     said = typed("-q", "index", "verify", "keys", "--data", "events", status=1)
     assert (said, error_lines(said.errors)) == ("", 1)
     assert "--data names the files of a key index" in refused("index", "verify", "keys")
+
+
+def test_verify_finds_values_that_the_index_forgot(index: Path) -> None:
+    """An index that its writer made of too little, with checksums that are right."""
+    manifest = from_json((index / NAME).read_bytes(), index)
+    [segment] = manifest.segments
+    first, *others = segment.columns
+    part = index / segment.part_name(first.number, 0)
+    entries = pq.read_table(part)
+    fewer = write_parquet(str(part), entries.slice(5).cast(SCHEMA), ["hash", "place"])
+    column = replace(first, parts=(fewer,))
+    forged = replace(manifest, segments=(replace(segment, columns=(column, *others)),))
+    (index / NAME).write_bytes(to_json(forged))
+    said = typed("index", "verify", "keys", "--data", "events", status=1)
+    assert said == "keys: 4 of 4 files decoded, 4,800 values, 5 of them missing, wrong\n"
+    said = typed("-q", "index", "verify", "keys", "--data", "events", status=1)
+    assert "5 of them missing" in said.errors
+    assert (said, error_lines(said.errors)) == ("", 1)
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,8 @@ class Forks:
         (self._folder / "in.parquet").write_bytes(self._bytes[target.source] or b"")
         if target.path.startswith("index"):  # no index lies in the folder of its data
             (self._folder / "data").mkdir()
-            shutil.copy(self._folder / "in.parquet", self._folder / "data")
+            for number in range(2):
+                shutil.copy(self._folder / "in.parquet", self._folder / "data" / f"{number}.parquet")
         old = self._bytes[target.old]
         if target.old in self._indexes:
             shutil.copytree(self._indexes[target.old], self._folder / "index")

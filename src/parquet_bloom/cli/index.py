@@ -15,6 +15,7 @@ from parquet_bloom.cli.common import (
     complain,
     indexed_columns_option,
     json_option,
+    memory_option,
     print_json,
     quiet,
     raw_files_option,
@@ -103,6 +104,7 @@ def command() -> None:
 @raw_files_option
 @table_options
 @json_option
+@memory_option
 def build(
     data: tuple[str, ...],
     columns: tuple[str, ...],
@@ -119,8 +121,8 @@ def build(
     parquet-bloom index build delta:lake/events -c trace_id -o events-index/
     parquet-bloom index build events/ --kind lance -c trace_id -o events-zones/
 
-    A build of keys that was killed goes on when it is started again. --kind lance also takes one Lance data set; it
-    writes DIR/<column>/bloomfilter.lance.
+    A build of keys that was killed goes on when it is started again; it sorts in --max-memory. --kind lance also takes
+    one Lance data set; it writes DIR/<column>/bloomfilter.lance.
     """
     reading = part(ReadOptions, options)
     items, probability, sync = options["items"], options["probability"], options["sync"]
@@ -164,6 +166,7 @@ def build(
 @raw_files_option
 @table_options
 @json_option
+@memory_option
 def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[ReadOptions]) -> int:
     """Bring a key index up to date: new files are decoded, gone ones leave, segments merge.
 
@@ -310,6 +313,7 @@ def query(
 @raw_files_option
 @table_options
 @json_option
+@memory_option
 def verify(
     index: tuple[str, ...],
     data: tuple[str, ...],

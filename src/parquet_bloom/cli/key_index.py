@@ -112,9 +112,8 @@ def inspect(index: str, data: Sequence[str], as_json: bool, options: ReadOptions
     of = f"{plural(info.row_groups, 'row group')} of {plural(info.files, 'file')}"
     headline(info.path, f"{of}, {plural(info.rows, 'row')}, {size(info.bytes)}, {info.bytes_per_row:.1f} a row", say)
     when = datetime.fromtimestamp(info.created, UTC).strftime("%Y-%m-%d %H:%M")
-    age = f"{info.age // _DAY_S} days" if info.age >= 2 * _DAY_S else f"{info.age // 3600} hours"
     say(f"of {info.table or info.root}{f', version {info.version}' if info.version else ''}")
-    say(f"written {when} UTC, {age} ago, by {info.writer}")
+    say(f"written {when} UTC, {_age(info.age)} ago, by {info.writer}")
     _print_columns(info.columns)
     if not quiet():
         rows = [(s.id, s.files, s.left, s.row_groups, f"{s.entries:,}", size(s.bytes)) for s in info.segments]
@@ -125,10 +124,17 @@ def inspect(index: str, data: Sequence[str], as_json: bool, options: ReadOptions
             f"{', '.join(wrong)}: more false row groups than the {info.false_places:g} that were wanted; build it again"
         )
     if info.data_files is not None:
-        rest = info.data_files - (info.covered or 0)
-        changed = f", {info.changed:,} of them changed since" if info.changed else ""
-        say(f"covers {info.covered:,} of {plural(info.data_files, 'file')}; {rest:,} are read as without it{changed}")
+        changed = f" ({info.changed:,} changed since)" if info.changed else ""
+        rest = "; the others are read as without it" if info.data_files > (info.covered or 0) else ""
+        say(f"covers {info.covered:,} of {plural(info.data_files, 'file')}{changed}{rest}")
     return 0
+
+
+def _age(seconds: int) -> str:
+    from parquet_bloom.report.text import plural
+
+    unit, name = (_DAY_S, "day") if seconds >= 2 * _DAY_S else (3600, "hour") if seconds >= 2 * 3600 else (60, "minute")
+    return plural(seconds // unit, name)
 
 
 def verify(index: str, data: Sequence[str], all_files: bool, as_json: bool, options: ReadOptions) -> int:
@@ -144,6 +150,8 @@ def verify(index: str, data: Sequence[str], all_files: bool, as_json: bool, opti
         of = f"{verdict.files:,} of {plural(verdict.covered, 'file')} decoded, {plural(verdict.values, 'value')}"
         missed = f", {verdict.missed:,} of them missing" if verdict.missed else ""
         headline(verdict.path, f"{of}{missed}, {verdict.status}", say)
+        if quiet() and verdict.missed:
+            complain(f"{verdict.path}: {of}{missed}")
         for one in verdict.damaged:
             complain(one)
     return 1 if verdict.status == "wrong" else 0

@@ -14,6 +14,7 @@ from parquet_bloom.cli.common import (
     aside,
     footer_limits,
     json_option,
+    memory_option,
     print_json,
     quiet,
     raw_files_option,
@@ -41,6 +42,7 @@ _SHOWN = 50
 @raw_files_option
 @table_options
 @json_option
+@memory_option
 @footer_limits
 def command(
     data: tuple[str, ...],
