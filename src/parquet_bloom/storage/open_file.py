@@ -425,6 +425,16 @@ class OpenFile:
         """Take an outline that was read before from a file of the same version token."""
         self._outline = outline
 
+    def footer_bytes(self) -> tuple[bytes, int]:
+        """Read the footer's bytes, once, and where they start. Raises as `footer`, of what it does not decode."""
+        with self._footer_errors():
+            return self._footer_bytes()
+
+    @property
+    def end(self) -> tuple[int, bytes]:
+        """The bytes of its end that are in memory since its footer was read, of another storage; and their offset."""
+        return self._tail[0] if self._tail else (self.size, b"")
+
     def _read_footer(self) -> Footer:
         with self._footer_errors():
             return decode_footer(*self._footer_bytes())

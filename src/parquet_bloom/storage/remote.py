@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -349,3 +350,41 @@ def in_order(
         running = [future for future in begun if not future.cancel()]
         if settle:
             wait(running)
+
+
+_PATIENCE_S = 0.05  # that the first result of a run waits for others
+
+
+def in_runs(work: Callable[[T], R], items: Iterable[T], most: int) -> Generator[list[Callable[[], R]], None, None]:
+    """The same functions in order, several at a time: those whose results are there, `most` at most.
+
+    For whoever does something with many results at once, while work on the next items goes on. A run ends early where
+    the next result is not there a moment after the first one. Some 3 * limits().concurrency results are in memory.
+    """
+    rest = iter(items)
+    if getattr(_own, "kind", None) is not None:
+        while some := list(islice(rest, most)):
+            yield [partial(work, item) for item in some]
+        return
+    # The pool has work while a run is looked at: as much waits for a thread as there are threads.
+    ahead = 2 * limits().concurrency
+    begun: deque[Future[R]] = deque()
+    try:
+        while True:
+            run: list[Callable[[], R]] = []
+            until: float | None = None
+            while len(run) < most:
+                begun.extend(_submit("files", work, item) for item in islice(rest, ahead - len(begun)))
+                if not begun:
+                    break
+                patience = None if until is None else max(0.0, until - time.monotonic())
+                if not begun[0].done() and not wait([begun[0]], patience).done:
+                    break
+                until = until or time.monotonic() + _PATIENCE_S
+                run.append(begun.popleft().result)
+            if not run:
+                return
+            yield run
+    finally:
+        for future in begun:
+            future.cancel()
