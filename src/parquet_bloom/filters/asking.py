@@ -222,7 +222,7 @@ def ask_joined(
 
     numbers  int64[files]: which of the open files each of the joined ones is
     returns  also which row groups have filters about which nothing is said here, since they are not as most are: not
-             where they fit, with another header, without any bit, or cut off
+             where they fit, with another header, without any bit, cut off, or where nothing more is read
     Raises OSError.
     """
     ranges = filter_ranges_of(outline, column)
@@ -230,30 +230,37 @@ def ask_joined(
     answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
     other = ~ranges.fits[row_groups]
     fast = np.flatnonzero(~other)
-    address, size = ranges.offset[row_groups[fast]], ranges.num_bytes[row_groups[fast]]
-    file, offset = numbers[address >> FILE_BITS], address & FAR - 1
+    where = places_of(tails, numbers, ranges.offset[row_groups[fast]])
     if not tails.reads_more:
-        inside = offset >= tails.kept_from()[0, file]
+        inside = where[2] >= 0
         other[fast[~inside]] = True
-        fast, size, file, offset = fast[inside], size[inside], file[inside], offset[inside]
+        fast, where = fast[inside], np.ascontiguousarray(where[:, inside])
+    size = ranges.num_bytes[row_groups[fast]]
     if len(fast) and "numba" in sys.modules:
         from parquet_bloom.filters import ask_kernel
 
-        kept_at, base = tails.kept_from()[:, file]
-        places = np.where(offset >= kept_at, base + offset - kept_at, -1)
-        where = np.array([tails.descriptors()[file], offset, places])
         replies, _, _ = _reply(tails.buffer, where, size, probes, fast, answers)
         other[fast] = (replies == ask_kernel.OTHER_HEADER) | (replies == ask_kernel.CUT_OFF)
         if not tails.reads_more:  # counted as of each file alone, which is asked by ranges
             answers.bytes_read[fast] = _bytes_by_ranges(size, _counts(probes, fast))[1]
     elif len(fast):
         try:
-            address = (file << FILE_BITS) + offset
+            address = (numbers[ranges.offset[row_groups[fast]] >> FILE_BITS] << FILE_BITS) + where[1]
             by = _ask_in_turns if tails.reads_more else _ask_by_ranges
             other[fast] = by(tails, address, size, probes, fast, answers)
         except DamagedFileError:  # one is shorter by now
             other[:] = True
     return answers, other | answers.blank
+
+
+def places_of(tails: AnyTails, numbers: Integers, address: Integers) -> Integers:
+    """Where filters of joined files lie, by their addresses there, as ask_kernel has it: int64[3, n].
+
+    numbers  as ask_joined has them
+    """
+    file, offset = numbers[address >> FILE_BITS], address & FAR - 1
+    kept_at, base = tails.kept_from()[:, file]
+    return np.array([tails.descriptors()[file], offset, np.where(offset >= kept_at, base + offset - kept_at, -1)])
 
 
 def count_read(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:

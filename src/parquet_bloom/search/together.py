@@ -15,9 +15,9 @@ Local files are opened and closed here. Those of other storages come open, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.source.source import ResolvedSource
-from parquet_bloom.storage.open_file import walks
+from parquet_bloom.storage.open_file import OpenFile, walks
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import footer_note, may_be_noted
 from parquet_bloom.storage.tails import SUPPORTED, FarFile, FarTails, TailFile, Tails, most_open
@@ -47,13 +47,23 @@ AnyFile = TailFile | FarFile
 _MOST_CHUNKS = 1 << 13  # column chunks of a file that is joined; a larger one gains nothing
 
 
+class Visit(Protocol):
+    """Something more that is read of each file while it is open."""
+
+    def __call__(self, opened: OpenFile, file: FileResult) -> Any:
+        """Its value."""
+
+    def of_several(self, tails: AnyTails, decided: Decided) -> Sequence[Any]:
+        """The values of files that were decided together; None for one that has to be searched alone."""
+
+
 class Searching(Protocol):
     """The parts of search.search.Search that serve several files."""
 
     found: ResolvedSource
     log: Log
     options: Options
-    visit: Callable[[Any, FileResult], Any] | None
+    visit: Visit | None
 
     def excluded(self, data_file: DataFile) -> FileResult | None:
         """As Search has it."""
@@ -68,6 +78,7 @@ class Decided:
 
     outlines  of each file
     joined    of all of them; the decision has its row groups
+    visited   what Search.visit gave of each; empty without
     """
 
     files: Sequence[AnyFile]
@@ -75,6 +86,7 @@ class Decided:
     joined: JoinedOutline
     decision: Decision
     bound: Bound
+    visited: Sequence[Any] = ()
 
     def result(self, number: int) -> FileResult:
         """The result of one of the files."""
@@ -89,6 +101,7 @@ class Decided:
             file.requests,
             file.bytes_read,
             file.version_token,
+            visited=self.visited[number] if self.visited else None,
             of_one_version=file.is_of_one_version,
         )
 
@@ -150,7 +163,7 @@ class Together:
 
         A Stretch is of one file or of several, and has the place of each of these.
         """
-        if not SUPPORTED or len(files) < FEWEST or self._search.visit is not None:
+        if not SUPPORTED or len(files) < FEWEST:
             return [None] * len(files)
         found: dict[int, FileResult] = {}
         tails = self._tails = self._tails or Tails(self.most)
@@ -163,7 +176,7 @@ class Together:
     def far_results(self, tails: FarTails) -> list[FileResult | Stretch | None]:
         """The same of files of other storages that are open."""
         nothing: list[FileResult | Stretch | None] = [None] * len(tails.files)
-        if len(tails.files) < FEWEST or self._search.visit is not None:
+        if len(tails.files) < FEWEST:
             return nothing
         return _in_stretches(nothing, self._places(tails, list(enumerate(tails.files))))
 
@@ -267,6 +280,10 @@ class Together:
         decision = decide(filters, outline, question)
         decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)
         alone = set(outline.file_of[filters.doubtful].tolist())
+        if search.visit is not None:
+            visited = search.visit.of_several(tails, decided)
+            alone.update(number for number, one in enumerate(visited) if one is None)
+            decided = replace(decided, visited=visited)
         for number, (i, file) in enumerate(zip(numbers, files, strict=True)):
             if number not in alone and file.is_pinned:
                 places[group.places[i]] = decided, number
