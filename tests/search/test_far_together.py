@@ -490,3 +490,15 @@ def test_runs_within_work_on_files_end() -> None:
         return sum(got() for run in in_runs(abs, range(10), 4) for got in run)
 
     assert [got() for run in in_runs(outer, range(200), 20) for got in run] == [45] * 200
+
+
+def test_whatever_else_reads_open_files_reads_each(memory: Memory, folder: Path) -> None:
+    """A callable that knows nothing of several files; it gets each file open."""
+    memory.put(sorted(folder.glob("*.parquet")))
+    for source, filesystem in (("/data", memory.fsspec), (folder, None)):
+        scan = parquet_bloom.Scan(source, "id = 5", filesystem=filesystem)
+        scan.visit(lambda opened, file: (opened.path, opened.size, file.size))
+        seen = [file.visited for file in scan.files]
+        assert len(seen) == 20
+        assert all(path == str(file.file) for (path, _, _), file in zip(seen, scan.files, strict=True))
+        assert all(size == searched > 0 for _, size, searched in seen)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,7 +255,7 @@ def ask_joined(
 
 
 def places_of(tails: AnyTails, numbers: Integers, address: Integers) -> Integers:
-    """Where filters of joined files lie, by their addresses there, as ask_kernel has it: int64[3, n].
+    """The places of filters of joined files, by their addresses there, as ask_kernel has them: int64[3, n].
 
     numbers  as ask_joined has them
     """
@@ -356,13 +357,18 @@ def _counts(probes: Probes, fast: NDArray[np.intp]) -> Integers:
 
 
 def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
-    """The first probe of each filter and the end of its probes, int64[n]; the hashes of all probes, uint64[p]."""
+    """The first probe of each filter and the end of its probes, int64[n]; the hashes of all probes, uint64[p].
+
+    Filters may share probes: those of one tuple do.
+    """
     if isinstance(probes, tuple):
         n = len(fast)
         return np.zeros(n, np.int64), np.full(n, len(probes)), _hash_all(probes)
     lists = [probes[i] for i in fast.tolist()]
-    last = np.cumsum([len(one) for one in lists])
-    return last - [len(one) for one in lists], last, _hash_all(tuple(plain for one in lists for plain in one))
+    distinct = {id(one): one for one in lists}
+    ends = dict(zip(distinct, accumulate(map(len, distinct.values())), strict=True))
+    last = np.array([ends[id(one)] for one in lists], np.int64)
+    return last - _counts(probes, fast), last, _hash_all(tuple(chain.from_iterable(distinct.values())))
 
 
 @lru_cache(16)

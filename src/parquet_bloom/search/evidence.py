@@ -294,7 +294,9 @@ def _probes(term: Term, statistics: ColumnStatistics, groups: Groups, most: int)
     if not len(groups) or same_for_all(term):
         found = probes_of(term, statistics, int(groups[0]), most) if len(groups) else None
         return (groups, found) if found is not None else (groups[:0], ())
-    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, statistics, g, most)) is not None]
+    several: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}  # equal ones are one: they are hashed once
+    found_in = ((g, probes_of(term, statistics, g, most)) for g in groups.tolist())
+    pairs = [(g, several.setdefault(found, found)) for g, found in found_in if found is not None]
     return np.array([g for g, _ in pairs], np.int64), [found for _, found in pairs]
 
 

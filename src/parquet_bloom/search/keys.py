@@ -221,7 +221,7 @@ def _take_over(hits: list[int | None], asked: NDArray[np.bool_], fitting: NDArra
 def hits_of_several(
     tails: AnyTails, decided: Decided, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
 ) -> list[list[int | None] | None]:
-    """The hits of each of several files, as hits_of has them; None for one that has to be asked alone."""
+    """The hits of each of several files, as hits_of has them; None for one to be queried alone."""
     outline = decided.joined
     hits, first, last, asked = _before_filters(outline, leaf, keys, use_filters)
     ranges = filter_ranges_of(outline, leaf.index)
@@ -376,7 +376,7 @@ class KeyHits:
             return error
 
     def of_several(self, tails: AnyTails, decided: Decided) -> list[list[int | None] | None]:
-        """The same of files that were decided together; None for one that has to be asked alone."""
+        """The same of files that were decided together; None for one to be queried alone."""
         search, file = self._search, decided.result(0)
         nothing: list[list[int | None] | None] = [None] * len(decided.files)
         try:

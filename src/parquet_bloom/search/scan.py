@@ -8,7 +8,7 @@ The rows and their order are those that pyarrow gives for the same files; only t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -40,7 +40,6 @@ from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
 from parquet_bloom.search.results import FileResult, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.search.source_rows import FileRows, SourceRows, TableRows
-from parquet_bloom.search.together import Visit
 from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
@@ -193,7 +192,7 @@ class Scan:
             files.append(one)
         return files
 
-    def visit(self, ask: Visit) -> None:
+    def visit(self, ask: Callable[[OpenFile, FileResult], Any]) -> None:
         """Have something more read of each file while the search has it open: its value is FileResult.visited."""
         self._search.visit = ask
 

@@ -25,7 +25,7 @@ from parquet_bloom.search.evidence import Question, decide, literal_outcome, par
 from parquet_bloom.search.log import BY_FOLDER, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
-from parquet_bloom.search.together import Stretch, Together, Visit
+from parquet_bloom.search.together import Stretch, Together
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
@@ -103,7 +103,7 @@ class Search:
         else:
             self.keys = partition_keys(data_file.partitions for data_file in self.files)
         self._bound: tuple[Any, Bound, int] | None = None
-        self.visit: Visit | None = None
+        self.visit: Callable[[OpenFile, FileResult], Any] | None = None
         self.reads_rows = False
         self.opened: dict[int, OpenFile] = {}
         self._spare_bytes = _KEPT_BYTES

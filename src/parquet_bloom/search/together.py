@@ -15,11 +15,11 @@ Local files are opened and closed here. Those of other storages come open, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.source.source import ResolvedSource
-from parquet_bloom.storage.open_file import OpenFile, walks
+from parquet_bloom.storage.open_file import walks
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import footer_note, may_be_noted
 from parquet_bloom.storage.tails import SUPPORTED, FarFile, FarTails, TailFile, Tails, most_open
@@ -47,11 +47,9 @@ AnyFile = TailFile | FarFile
 _MOST_CHUNKS = 1 << 13  # column chunks of a file that is joined; a larger one gains nothing
 
 
-class Visit(Protocol):
-    """Something more that is read of each file while it is open."""
-
-    def __call__(self, opened: OpenFile, file: FileResult) -> Any:
-        """Its value."""
+@runtime_checkable
+class SeveralVisit(Protocol):
+    """A visit, see Search, of several files at once."""
 
     def of_several(self, tails: AnyTails, decided: Decided) -> Sequence[Any]:
         """The values of files that were decided together; None for one that has to be searched alone."""
@@ -63,7 +61,7 @@ class Searching(Protocol):
     found: ResolvedSource
     log: Log
     options: Options
-    visit: Visit | None
+    visit: Callable[[Any, FileResult], Any] | None
 
     def excluded(self, data_file: DataFile) -> FileResult | None:
         """As Search has it."""
@@ -163,7 +161,7 @@ class Together:
 
         A Stretch is of one file or of several, and has the place of each of these.
         """
-        if not SUPPORTED or len(files) < FEWEST:
+        if not SUPPORTED or len(files) < FEWEST or not self._may_join:
             return [None] * len(files)
         found: dict[int, FileResult] = {}
         tails = self._tails = self._tails or Tails(self.most)
@@ -173,10 +171,15 @@ class Together:
             tails.close()
         return _in_stretches([found.get(at) for at in range(len(files))], places)
 
+    @property
+    def _may_join(self) -> bool:
+        """Whether what is read beside the search, if anything, is read of several files at once."""
+        return self._search.visit is None or isinstance(self._search.visit, SeveralVisit)
+
     def far_results(self, tails: FarTails) -> list[FileResult | Stretch | None]:
         """The same of files of other storages that are open."""
         nothing: list[FileResult | Stretch | None] = [None] * len(tails.files)
-        if len(tails.files) < FEWEST:
+        if len(tails.files) < FEWEST or not self._may_join:
             return nothing
         return _in_stretches(nothing, self._places(tails, list(enumerate(tails.files))))
 
@@ -280,7 +283,7 @@ class Together:
         decision = decide(filters, outline, question)
         decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)
         alone = set(outline.file_of[filters.doubtful].tolist())
-        if search.visit is not None:
+        if isinstance(search.visit, SeveralVisit):
             visited = search.visit.of_several(tails, decided)
             alone.update(number for number, one in enumerate(visited) if one is None)
             decided = replace(decided, visited=visited)

@@ -12,9 +12,8 @@ import threading
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.errors import (
     ConflictError,
@@ -37,6 +36,9 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, proves
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # --- outlines of footers --------------------------------------------------------------------------
 #
@@ -85,6 +87,19 @@ def decode_outline(data: bytes, start: int) -> Outline:
 #             decoding   ^ asked for, side by side   ^ not yet
 
 _BLOCK, _AHEAD = 4 << 20, 3  # at most 16 MiB a reader
+
+
+def arrows_own(*parts: bytes) -> Any:
+    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214, #49942).
+
+    docs/architecture.md, "Workarounds", says when this can go.
+    """
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    for part in parts:
+        out.write(part)
+    return out.getvalue()
 
 
 class FileObject:
@@ -190,6 +205,7 @@ class OpenFile:
         self._counting = threading.Lock()
         self._held: list[tuple[int, bytes]] = []
         self._tail: list[tuple[int, bytes]] = []
+        self._whole: Any = None  # the same as Arrow's, once pyarrow reads a file that is all in memory
         self._store = store_of(self.location)
         pins: dict[str, object] | None = getattr(self.location, "pins", None)
         try:
@@ -234,6 +250,10 @@ class OpenFile:
         """
         import pyarrow as pa
 
+        if self.is_whole_in_memory:  # Python's bytes are read through the interpreter, which has one thread at a time
+            if self._whole is None:
+                self._whole = arrows_own(self._tail[0][1])
+            return pa.BufferReader(self._whole)
         if self.fd is None or self.is_cut:
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
         return self.native_file()
