@@ -6,9 +6,10 @@ raises the limit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.records import dataclass
 
 RANGE_VALUES = 1000  # of a range of integers or dates, that filters are asked for one by one
 

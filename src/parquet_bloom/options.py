@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
+
+from parquet_bloom.records import dataclass
 
 PathLike = str | os.PathLike[str]
 Placement = Literal["footer", "chunk-start", "tail"]  # of filters in their file

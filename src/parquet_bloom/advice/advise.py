@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from statistics import fmean
 from typing import Any, Unpack
@@ -49,6 +49,7 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.names import add_command, check_command, paths_of_source
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of

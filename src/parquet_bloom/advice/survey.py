@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, statistics_of
 from parquet_bloom.kernels import split_block
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

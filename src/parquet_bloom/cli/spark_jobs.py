@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack, cast
 
 import click
@@ -28,6 +27,7 @@ from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions
+from parquet_bloom.records import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
 from parquet_bloom.edit.plan import FilterProgress, Plan, Request, Run, plan_file, upper_bound
@@ -24,6 +23,7 @@ from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location

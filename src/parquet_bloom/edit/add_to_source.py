@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ from parquet_bloom.format.forms.known import FINAL, is_sized
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.output.recovery import open_for_change
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile

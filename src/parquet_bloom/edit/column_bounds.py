@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of
+from parquet_bloom.records import dataclass
 
 _EMPTY = (2.0, 4.0, 8.0)  # e^-these of some integers are in no row group: whether a free one is near, as nobody looked
 _JUMPS = 100

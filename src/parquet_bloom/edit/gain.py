@@ -22,7 +22,7 @@ row groups differ (Student's t, two-sided 95 %), once as those that values are d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from parquet_bloom.format.forms.form import Sizing
 from parquet_bloom.format.statistics import domain_of
 from parquet_bloom.format.values import arrow_of
 from parquet_bloom.kernels.split_block import BLOCK_BYTES
+from parquet_bloom.records import dataclass
 
 # (rows of a row group, of all of them, how many row groups at most), one after the other while the interval is wide
 _ROUNDS = ((1 << 16, 1 << 18, 32), (1 << 17, 1 << 19, 48), (1 << 18, 1 << 20, 64))

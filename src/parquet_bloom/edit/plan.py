@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Unpack
 
 from parquet_bloom._version import __version__
@@ -22,6 +22,7 @@ from parquet_bloom.format.schema import Leaf, choose_leaves, is_pattern, match_l
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import Draft2015, Form, Placement, ReplaceOption, RequestOptions, WriteOptions
 from parquet_bloom.output.target import Writing
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.table_folders import Tables

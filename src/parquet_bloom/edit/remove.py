@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.changeable import Changeable
@@ -27,6 +27,7 @@ from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target, Writing
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.known import notes_of, warnings_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.draft import Transfer
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile

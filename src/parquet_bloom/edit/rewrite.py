@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_exten
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import all_ranges, read_entries, rewritten
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 
 

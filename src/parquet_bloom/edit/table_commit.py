@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from parquet_bloom._version import __version__
@@ -32,6 +32,7 @@ from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.options import CommitMode, CommitOptions
 from parquet_bloom.output.s3 import one_client
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import Change, CommitModes, Field, Snapshot, Table, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain
 
@@ -33,6 +32,7 @@ from parquet_bloom.format.joined import FAR, FILE_BITS, JoinedOutline
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.tails import FarTails, Tails
 

@@ -23,13 +23,13 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import ConflictError, UnknownColumnError
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.format.walked import elements_to
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.version_token import Kept
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.format.walked import one_column
 from parquet_bloom.kernels.hashes import offsets_of
 from parquet_bloom.limits import limits
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 
 # --- how large pages are --------------------------------------------------------------------------

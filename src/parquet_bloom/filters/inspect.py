@@ -7,7 +7,7 @@ is the job of `verify`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line_of, quantity

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +27,7 @@ from parquet_bloom.format.statistics import Counts, counts_in, empty_filter_prob
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_contains, block_index
 from parquet_bloom.kernels.split_block import MAX_BYTES
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 
 # --- where filters may lie ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ Footers are read, and of each filter its header and at most its first 16 KiB; no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Unpack
 
 import numpy as np
@@ -30,6 +30,7 @@ from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.history import FilterOptions, History, Version
 from parquet_bloom.source.names import ORDINARY, ShellCommand, TableAccess, add_command, typed_sources
 from parquet_bloom.source.results import Result, table_of

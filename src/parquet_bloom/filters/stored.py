@@ -9,7 +9,7 @@ in the body together, without any of these objects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import Counts, counts_in, denied_bound, empty_filter_problem
 from parquet_bloom.kernels import split_block
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, recorded_tails
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 
 _NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Unpack
 
@@ -29,6 +29,7 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line_of, quantity

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from parquet_bloom.errors import FooterError, FooterLimitError, parameter
 from parquet_bloom.format.field_ids import ColumnChunkId, ColumnMetaDataId, FileMetaDataId, RowGroupId, StatisticsId
 from parquet_bloom.limits import limits
+from parquet_bloom.records import dataclass
 
 # Types of the compact protocol. A bool has two, because the header of its field is its value.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)

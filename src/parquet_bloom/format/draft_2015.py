@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -35,6 +34,7 @@ from parquet_bloom.format.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT
 from parquet_bloom.kernels import k_probe
 from parquet_bloom.kernels.k_probe import Kind, KProbeRule
 from parquet_bloom.options import Family, Strategy
+from parquet_bloom.records import dataclass
 
 KEY = "parquet_bloom.statistics"
 FAMILY_KEY, STRATEGY_KEY = f"{KEY}.family", f"{KEY}.strategy"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
@@ -39,6 +39,7 @@ from parquet_bloom.format.field_ids import (
     RowGroupId,
 )
 from parquet_bloom.kernels.loops import worth_loading
+from parquet_bloom.records import dataclass
 
 
 def _template(in_meta_data: Template) -> Template:

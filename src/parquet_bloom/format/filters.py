@@ -10,7 +10,6 @@ absent only if all of them say so.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -22,6 +21,7 @@ from parquet_bloom.format import final, parquet_41
 from parquet_bloom.format.final import Candidate, Header, Rule
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.records import dataclass
 
 HEADER_BYTES = 64  # no known header is longer
 _FINAL_UNIONS = final.header(32)[2:]  # what follows numBytes, to the end

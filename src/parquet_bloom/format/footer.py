@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -33,6 +33,7 @@ from parquet_bloom.format.compact_tree import (
 from parquet_bloom.format.derived import derived
 from parquet_bloom.format.field_ids import FileMetaDataId
 from parquet_bloom.format.schema import Leaf, leaves_of
+from parquet_bloom.records import dataclass
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"

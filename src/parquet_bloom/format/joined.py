@@ -12,13 +12,13 @@ filters.locate finds between neighbours, it finds between those of one file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents_in
+from parquet_bloom.records import dataclass
 
 FILE_BITS = 42
 FAR = 1 << FILE_BITS  # bytes; no file of 4 TiB is joined

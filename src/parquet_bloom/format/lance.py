@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -33,6 +32,7 @@ from parquet_bloom.format import roaring
 from parquet_bloom.format.arrow_types import has_any_length
 from parquet_bloom.format.literals import DAY_NS
 from parquet_bloom.format.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, UNIT_NS, Leaf
+from parquet_bloom.records import dataclass
 
 FILE_NAME = "bloomfilter.lance"
 FILE_VERSION = "2.1"

@@ -12,7 +12,7 @@ other over every file there is. storage.open_file chooses between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -28,6 +28,7 @@ from parquet_bloom.format.compact_tree import (
 )
 from parquet_bloom.format.footer import MAGIC, Footer
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.records import dataclass
 
 NONE = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max

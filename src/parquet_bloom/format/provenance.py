@@ -23,7 +23,6 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.format.derived import derived
@@ -31,6 +30,7 @@ from parquet_bloom.format.final import Rule
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import filters_in_pairs
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.records import dataclass
 
 KEY = "parquet_bloom"
 _TAIL = "tail"

@@ -10,18 +10,17 @@ Source: parquet-format LogicalTypes.md and the SchemaElement of parquet.thrift.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import glob
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, SchemaElement, Type
 from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError
+from parquet_bloom.records import dataclass
 
 BOOLEAN, INT32, INT64, INT96 = Type.BOOLEAN, Type.INT32, Type.INT64, Type.INT96
 FLOAT, DOUBLE, BYTE_ARRAY, FLBA = Type.FLOAT, Type.DOUBLE, Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY
@@ -206,7 +205,9 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
 
 def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
     """The message on an unknown name: near names, or some of all; `none` where there are none."""
-    near = difflib.get_close_matches(shown, names, 3, 0.6)
+    from difflib import get_close_matches  # for messages alone
+
+    near = get_close_matches(shown, names, 3, 0.6)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
     near = list(dict.fromkeys(near))[:3]
     if near:

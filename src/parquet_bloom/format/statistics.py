@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +29,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.format.derived import derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.records import dataclass
 
 Domain = Literal["integer", "float", "bytes"]
 MOST_BYTES = 64  # of a DECIMAL in a FIXED_LEN_BYTE_ARRAY; no engine knows more than 32

@@ -16,7 +16,7 @@ import datetime as dt
 import struct
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -45,6 +45,7 @@ from parquet_bloom.format.literals import (
 )
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, UNIT_NS, Leaf
 from parquet_bloom.format.statistics import MOST_BYTES, domain_of, limits
+from parquet_bloom.records import dataclass
 
 
 def never_queried(leaf: Leaf) -> str:

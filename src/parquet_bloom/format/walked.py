@@ -9,7 +9,6 @@ A hundred thousand row groups take the tree, or the bindings, seconds; the loop 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 
@@ -41,6 +40,7 @@ from parquet_bloom.format.field_ids import ColumnChunkId, ColumnMetaDataId, File
 from parquet_bloom.format.footer import ChunkKey, ColumnChunks, Footer
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
+from parquet_bloom.records import dataclass
 
 _ROW_GROUP, _CHUNK, _META = range(3)  # kinds of struct in the loops' tables
 _OFFSET, _LENGTH, _INDEX_LENGTH = range(3)  # slots of what is set

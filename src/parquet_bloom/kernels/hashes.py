@@ -12,7 +12,6 @@ specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/naive.py and fix
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import mmh3
@@ -23,6 +22,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from parquet_bloom.kernels.loops import compiled
+from parquet_bloom.records import dataclass
 
 # --- hashes by numpy ------------------------------------------------------------------------------
 #

@@ -21,7 +21,6 @@ Proven with pr215_vectors.json, guava_vectors.json and value_vectors.json of fix
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import mmh3
@@ -34,6 +33,7 @@ from parquet_bloom.kernels import plain_filters
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import compiled
 from parquet_bloom.options import Family, Strategy
+from parquet_bloom.records import dataclass
 
 Kind = Literal["integer", "float", "bytes"]
 Longs = NDArray[np.uint64]

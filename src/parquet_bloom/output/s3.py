@@ -21,7 +21,6 @@ import threading
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import IO, Any
@@ -29,6 +28,7 @@ from typing import IO, Any
 from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
 from parquet_bloom.limits import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error
 

@@ -16,7 +16,6 @@ import posixpath
 import secrets
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import EXISTS, ConflictError, StorageError, parameter
@@ -28,6 +27,7 @@ from parquet_bloom.output.atomic_file import AtomicFile, check_regular
 from parquet_bloom.output.draft import Draft, FileSink, NewVersion, Transfer
 from parquet_bloom.output.folder import SUFFIX
 from parquet_bloom.output.s3 import can_speak_for, client_of
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.remote import Location, fsspec_of, storage_error

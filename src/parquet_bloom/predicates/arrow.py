@@ -17,7 +17,7 @@ import operator
 import re
 import sys
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
@@ -42,6 +42,7 @@ from parquet_bloom.predicates.tree import (
     Predicate,
     Unknown,
 )
+from parquet_bloom.records import dataclass
 
 # --- DNF lists ------------------------------------------------------------------------------------
 #

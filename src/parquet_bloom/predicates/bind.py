@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -32,6 +32,7 @@ from parquet_bloom.format.values import (
 )
 from parquet_bloom.predicates import tree
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.records import dataclass
 
 # --- names ----------------------------------------------------------------------------------------
 #

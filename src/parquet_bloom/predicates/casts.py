@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from parquet_bloom.format.literals import (
     time_of_day_for,
 )
 from parquet_bloom.format.schema import UNIT_NS
+from parquet_bloom.records import dataclass
 
 # --- Arrow's scalars as literals ------------------------------------------------------------------
 #

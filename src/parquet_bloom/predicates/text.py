@@ -12,7 +12,6 @@ adds arguments from version to version, so a node with an argument not named her
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise, takewhile
 from typing import Any, NoReturn
@@ -37,6 +36,7 @@ from parquet_bloom.predicates.sql import (
     typed_literal,
 )
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+from parquet_bloom.records import dataclass
 
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, Any
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.records import dataclass
 from parquet_bloom.report.text import (
     ELLIPSIS,
     UNBOUNDED,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, Unpack
@@ -29,6 +28,7 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from parquet_bloom.predicates.outcomes import (
     same_for_all,
     term_masks,
 )
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.options import Options
 
 # --- values of folders' names ---------------------------------------------------------------------

@@ -11,7 +11,6 @@ import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +32,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.bind import misfit_error
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import Pairs, partition_value
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search, leaf_of

@@ -11,7 +11,7 @@ Files without a log have a NoLog, which excludes nothing: a search sees the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -36,6 +36,7 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Members, Opaque, Sch
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, term_masks
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import literal_outcome
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath, Snapshot, TableFile
 from parquet_bloom.source.view import TableNames

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 from weakref import WeakSet
 
@@ -19,6 +18,7 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import ReadOptions
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location

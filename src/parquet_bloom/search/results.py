@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.predicates.bind import Bound
 from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import Decision
 from parquet_bloom.search.log import Exclusion
 from parquet_bloom.storage.paths import DataFile

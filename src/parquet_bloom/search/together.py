@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,6 +32,7 @@ from parquet_bloom.format.outline_walk import LateOutline, walk_outlines
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import ANY
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import Decision, Groups, Question, decide
 from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import Options

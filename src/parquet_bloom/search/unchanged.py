@@ -7,7 +7,6 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -29,6 +28,7 @@ from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.tree import Unknown
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.layouts import with_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
 from parquet_bloom.search.results import FileResult, open_groups

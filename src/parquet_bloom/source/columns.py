@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.format.arrow_types import fields_of, is_list, with_fields
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import Field, TableFile
 
 # --- a table's fields as leaves -------------------------------------------------------------------

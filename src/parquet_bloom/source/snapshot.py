@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
 from parquet_bloom.options import CommitMode
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from parquet_bloom.arguments import part
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.names import ORDINARY, NamedSource, TableAccess, TableName, named_table
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import Names, names_of

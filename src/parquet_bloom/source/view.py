@@ -12,7 +12,7 @@ lacks is a constant of the log, a default, or NULL.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, cast
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from parquet_bloom.format.arrow_types import are_alike, map_nested
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.literals import decimal_casts
 from parquet_bloom.format.schema import Leaf, select_leaves
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.columns import Match, leaves_of, matches
 from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
 from parquet_bloom.storage.paths import DataFile

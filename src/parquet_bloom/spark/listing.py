@@ -15,7 +15,7 @@ import functools
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import add, xor
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.output.folder import SUFFIX, remove_stale
+from parquet_bloom.records import dataclass
 from parquet_bloom.spark.frames import Row, computed, frame_of, kept, mapped, mapped_rows, mark, parallelism, width
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.remote import Location, storage_error

@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import PathLike
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.paths import DataFile, partitions_of
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on

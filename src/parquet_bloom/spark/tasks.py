@@ -20,7 +20,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
@@ -35,6 +34,7 @@ from parquet_bloom.filters.content import CHANGED, chunk_crc
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms.form import BuiltFilter
+from parquet_bloom.records import dataclass
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

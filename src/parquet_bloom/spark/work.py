@@ -17,7 +17,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from parquet_bloom.options import ReadOptions, TableOptions
 from parquet_bloom.predicates.bind import Schema, bind, unknown_names
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.predicates.tree import Predicate, leaves_of
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.check import ExcludedFile, excluded_file
 from parquet_bloom.search.options import DatasetSchema, Options
 from parquet_bloom.search.results import FileResult

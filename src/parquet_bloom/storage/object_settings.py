@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.remote import s3_endpoint
 
 # Options of S3FileSystem that are told to obstore, and those that mean nothing to who only reads.

@@ -12,16 +12,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.limits import limits
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -266,6 +269,8 @@ def _header(metadata: dict[Any, Any], name: str) -> str | None:
 #
 #    in_order      a file each      \  limits().concurrency threads each. A file's thread may wait for requests;
 #    side_by_side  a request each   /  a request's thread waits for nothing, so neither can wait for itself
+#
+# concurrent.futures is for those alone who ask other storages.
 
 _pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}  # kind -> threads, pool
 _own = threading.local()  # the kind of the pool that a thread is of
@@ -287,11 +292,15 @@ def _submit(kind: str, work: Callable[..., R], *arguments: Any) -> Future[R]:
     threads = limits().concurrency
     had = _pools.get(kind)
     if had is None or had[0] != threads:
+        from concurrent.futures import ThreadPoolExecutor
+
         had = _pools[kind] = threads, ThreadPoolExecutor(threads, f"parquet-bloom-{kind}", _mark, (kind,))
     return had[1].submit(work, *arguments)
 
 
 def _done_here(work: Callable[..., R], *arguments: Any) -> Future[R]:
+    from concurrent.futures import Future
+
     future: Future[R] = Future()
     try:
         future.set_result(work(*arguments))
@@ -312,8 +321,10 @@ def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Do one request an item; the first error, by the items' order, after the others have ended."""
-    if len(items) == 1:
-        return [work(items[0])]
+    if len(items) < 2:
+        return [work(item) for item in items]
+    from concurrent.futures import wait
+
     futures = [submit(work, item) for item in items]
     try:
         return [future.result() for future in futures]
@@ -336,6 +347,8 @@ def in_order(
     if most == 0 or getattr(_own, "kind", None) is not None:
         yield from (partial(work, item) for item in items)
         return
+    from concurrent.futures import wait
+
     ahead = limits().concurrency if most is None else min(most, limits().concurrency)
     begun: deque[Future[R]] = deque()
     rest = iter(items)
@@ -366,6 +379,8 @@ def in_runs(work: Callable[[T], R], items: Iterable[T], most: int) -> Generator[
         while some := list(islice(rest, most)):
             yield [partial(work, item) for item in some]
         return
+    from concurrent.futures import wait
+
     # The pool has work while a run is looked at: as much waits for a thread as there are threads.
     ahead = 2 * limits().concurrency
     begun: deque[Future[R]] = deque()

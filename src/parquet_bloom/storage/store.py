@@ -6,20 +6,19 @@ with pread(2); storage.open_file says why not mapped.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.remote import Handle, Location
 from parquet_bloom.storage.version_token import Kept, LocalToken
 
@@ -360,5 +359,7 @@ def near_names(path: str) -> str:
     except OSError:
         return ""
     stems = {os.path.splitext(one)[0]: one for one in there}
-    near = [stems[one] for one in difflib.get_close_matches(os.path.splitext(name)[0], stems, 3)]
+    from difflib import get_close_matches  # for messages alone
+
+    near = [stems[one] for one in get_close_matches(os.path.splitext(name)[0], stems, 3)]
     return f"; near names: {', '.join(os.path.join(folder, one) for one in near)}" if near else ""

@@ -11,7 +11,6 @@ ones; the log holds the sizes of files too. So rows are not read, and files not 
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import logging
@@ -21,7 +20,6 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +28,7 @@ from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, p
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error
 from parquet_bloom.storage.store import GLOB
 from parquet_bloom.storage.stores import store_of
@@ -108,7 +107,9 @@ def _metadata(folder: Location, name: str) -> dict[str, Any] | None:
     try:
         data = store_of(folder).start_of(path, _METADATA_BYTES)
         if data[:2] == b"\x1f\x8b":  # gzip's magic, RFC 1952
-            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(_METADATA_BYTES)
+            from gzip import GzipFile
+
+            data = GzipFile(fileobj=io.BytesIO(data)).read(_METADATA_BYTES)
         metadata = json.loads(data)
     except Exception:
         return None

@@ -26,16 +26,15 @@ time), a weak one (W/), or the one of zeros that MinIO gives what it has not has
 
 from __future__ import annotations
 
-import email.utils
 import os
 import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.operating_system import file_system_of
 
 _SETTLED_S = 0.1
@@ -185,7 +184,9 @@ def _seconds(when: object) -> int | None:
             if when[:1].isdigit():
                 when = datetime.fromisoformat(when)
             else:
-                when = email.utils.parsedate_to_datetime(when)
+                from email.utils import parsedate_to_datetime  # for those alone who ask stores
+
+                when = parsedate_to_datetime(when)
         if isinstance(when, datetime) and when.tzinfo is not None:
             return int(when.timestamp())
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from parquet_bloom.facts.known import (
     questions_of,
     version_of,
 )
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.trials import samples
 from parquet_bloom.trials.process import EngineError, EngineProcess

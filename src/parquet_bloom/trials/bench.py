@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from parquet_bloom.facts.known import OURS, Engine
 from parquet_bloom.filters.inspect import FileInfo, inspect
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.sql import ShortenedText, parsed, split
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.check import Verdicts, check
 from parquet_bloom.source.names import named_table
 from parquet_bloom.source.results import Result, table_of

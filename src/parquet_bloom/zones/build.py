@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Unpack
 
 import numpy as np
@@ -29,6 +29,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import local_target
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.names import refuse_named
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of

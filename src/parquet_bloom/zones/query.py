@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, terms_of
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.results import Result, table_of

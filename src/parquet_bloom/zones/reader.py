@@ -11,7 +11,6 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow as pa
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, first_line
 from parquet_bloom.extras import to_install
 from parquet_bloom.format import lance as form
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.child_process import Answer, ChildProcess
 
 PLACES = form.ZONE_SCHEMA.names[:-1]  # all columns but the filters

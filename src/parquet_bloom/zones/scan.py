@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -35,6 +35,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import INDEX, partition_value
 from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import FORMAT

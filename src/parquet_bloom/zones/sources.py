@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,6 +38,7 @@ from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.options import PathLike
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.source.view import FileView

@@ -10,7 +10,6 @@ A part that no index speaks for may give anything; so may rows that lie in no zo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from parquet_bloom.format.statistics import ColumnStatistics, unknown_statistics
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.bind import Bound, Interval, Members, Null, Opaque, Term, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Masks, combine, denied, probes_of, term_masks
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.options import Nan
 from parquet_bloom.zones.container import ZoneFile
 

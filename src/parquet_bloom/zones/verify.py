@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_r
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import clear_below
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand

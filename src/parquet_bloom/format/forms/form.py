@@ -6,7 +6,6 @@ Two implementations: `split_block` (today's format and the drafts of 2018) and `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import Placement
+from parquet_bloom.records import dataclass
 
 Rate = float | Literal["auto"]  # a false positive rate, or whatever lets a reader read least
 Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called

@@ -8,7 +8,6 @@ of distinct values is needed. Too small an allocation is built again, twice as l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -26,6 +25,7 @@ from parquet_bloom.format.values import arrow_of, stored_floats, twins
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.options import DEFAULT_FORM, Draft2015, Form, FormName, Placement
+from parquet_bloom.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class KProbeForm:
     style  which of the families' filters to write
     """
 
-    style: Style = Style()  # noqa: RUF009 - it is frozen
+    style: Style = Style()
     name: str = "statistics"
     placements: tuple[Placement, ...] = ()
     writes_length: bool = False

@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
@@ -23,6 +23,7 @@ from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
 from parquet_bloom.source.names import paths_of_source
 from parquet_bloom.source.source import CallSource, ResolvedSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from typing import Any, Unpack
 from xml.etree.ElementTree import Element
@@ -16,6 +16,7 @@ from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import new_output, new_target
+from parquet_bloom.records import dataclass
 from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections
 from parquet_bloom.report.page.content import KINDS, Content, Request, gather, outliers_of, points_of, steps_of

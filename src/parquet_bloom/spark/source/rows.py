@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ from parquet_bloom.predicates.tree import (
     Unknown,
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.log import log_of
 from parquet_bloom.search.options import Options

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,6 +24,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.options import TableOptions
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
+from parquet_bloom.records import dataclass
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource

@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -38,6 +37,7 @@ from parquet_bloom.format.arrow_types import (
 )
 from parquet_bloom.format.literals import read_date
 from parquet_bloom.format.schema import INT96
+from parquet_bloom.records import dataclass
 from parquet_bloom.spark.source.units import first_file, list_some, no_files
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile

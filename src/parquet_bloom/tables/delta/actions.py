@@ -12,12 +12,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.tables.delta.log import Files, TableFolder, lines_of, read_file

@@ -12,12 +12,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError, parameter
 from parquet_bloom.format.literals import read_instant
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots, no_plain_path
 from parquet_bloom.storage.display import without_secret

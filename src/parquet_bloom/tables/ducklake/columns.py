@@ -18,7 +18,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, day_number, read_clock, read_date, read_instant
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import Field, LeafPath
 from parquet_bloom.tables.ducklake.catalog import NUMBER, TEXT, Queries
 

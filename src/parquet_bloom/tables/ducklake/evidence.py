@@ -18,7 +18,6 @@ import datetime as dt
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import mmh3
 import pyarrow as pa
@@ -26,6 +25,7 @@ import pyarrow as pa
 from parquet_bloom.format.literals import Instant, Literal, day_number
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand, operand
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.snapshot import FileBounds, LeafPath
 from parquet_bloom.tables.ducklake.columns import SIGNED, Column, Columns, literal_of, scalar_of, whole
 

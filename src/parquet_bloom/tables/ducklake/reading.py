@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
 from parquet_bloom.storage.paths import DataFile

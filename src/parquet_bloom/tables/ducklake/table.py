@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from parquet_bloom.errors import (
     ConflictError,
@@ -24,6 +23,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.format.literals import read_instant
 from parquet_bloom.format.schema import split_path
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.history import History
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside, location_beside

@@ -7,7 +7,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +37,7 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     first_line,
 )
+from parquet_bloom.records import dataclass
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots
 from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, TypeVar
 
@@ -37,6 +36,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import StructProtocol
 
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.records import dataclass
 from parquet_bloom.storage.remote import side_by_side
 
 # --- Avro files -----------------------------------------------------------------------------------
