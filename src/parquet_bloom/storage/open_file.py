@@ -205,7 +205,6 @@ class OpenFile:
         self._counting = threading.Lock()
         self._held: list[tuple[int, bytes]] = []
         self._tail: list[tuple[int, bytes]] = []
-        self._whole: Any = None  # the same as Arrow's, once pyarrow reads a file that is all in memory
         self._store = store_of(self.location)
         pins: dict[str, object] | None = getattr(self.location, "pins", None)
         try:
@@ -250,10 +249,8 @@ class OpenFile:
         """
         import pyarrow as pa
 
-        if self.is_whole_in_memory:  # Python's bytes are read through the interpreter, which has one thread at a time
-            if self._whole is None:
-                self._whole = arrows_own(self._tail[0][1])
-            return pa.BufferReader(self._whole)
+        if self.is_whole_in_memory:  # a copy, as Python's bytes are read through the interpreter, one read at a time
+            return pa.BufferReader(arrows_own(self._tail[0][1]))
         if self.fd is None or self.is_cut:
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
         return self.native_file()
