@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import reading_by
+from object_store import options_of, reading_by, serving
 from pyarrow import fs
 from recording_store import Answer, Asked, RecordingStore, keyed, recording
 from support.corpus import corpus_file, corpus_files
@@ -442,6 +442,27 @@ def test_progress_and_early_ends(memory: Memory, folder: Path) -> None:
         iter(Search(resolved_files([DataFile(name, memory.filesystem) for name in names]), "id = 5", Options()))
     )
     assert fact(first)[0] == names[0]
+
+
+def test_a_table_whose_log_excludes_some_files() -> None:
+    """Excluded ones, at the beginning, between and at the end, keep their places among the ones that are opened."""
+    deltalake = pytest.importorskip("deltalake")
+    with serving() as running, reading_by("obstore"):
+        running.client.create_bucket(Bucket="lake")
+        ids = np.random.default_rng(1).integers(0, 10**9, (12, 40))
+        for number in range(12):
+            table = pa.table({"id": ids[number], "day": [number % 3] * 40})
+            deltalake.write_deltalake("s3://lake/t", table, mode="append", storage_options=options_of(running))
+        name = "delta:" + running.uri("lake/t")
+        parquet_bloom.add_filters(name, columns=["id"])
+        one, other = ids[4][7], ids[5][1]
+        for predicate in ("day = 1", f"day <> 1 AND id = {other}", f"id IN ({one}, {other})", "day > 7", "id > 0"):
+            found = []
+            for several in (True, False):
+                with deciding(several):
+                    found.append((parquet_bloom.check(name, predicate).to_dict(), parquet_bloom.count(name, predicate)))
+            assert found[0] == found[1], predicate
+            assert found[0][0]["verdicts"] or predicate == "day > 7"
 
 
 # --- runs -----------------------------------------------------------------------------------------
