@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.together import Searching, Stretch, Together
-from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import in_order, in_runs
 from parquet_bloom.storage.tails import FarFile, FarTails
@@ -79,15 +79,18 @@ def results(search: FarSearching, files: Sequence[DataFile]) -> Iterator[Found |
 
 
 def _opened(search: FarSearching, data_file: DataFile) -> FileResult | OpenFile:
-    """Open a file and read its footer's bytes, or its outline where the caller keeps these."""
+    """Open a file and read its footer's bytes, or its outline where the caller keeps these.
+
+    One with a long footer is searched here: bytes that wait for a run to be decided are those of tails.
+    """
     if (excluded := search.excluded(data_file)) is not None:
         return excluded
     source = search.open(data_file)
     try:
         if search.options.cache is not None:
             search.options.cache.outline(source)
-        else:
-            source.footer_bytes()
+        elif len(source.footer_bytes()[0]) > TAIL_GUESS:
+            return search.finish(source, data_file)
     except BaseException:
         source.close()
         raise
@@ -98,22 +101,20 @@ def _searched(
     search: FarSearching, together: Together, found: Sequence[Found | _Open | Exception]
 ) -> Iterator[Found | Stretch]:
     """The results of a run."""
+    places = [at for at, one in enumerate(found) if isinstance(one, _Open)]
     tails = FarTails([(one.data_file, one.source) for one in found if isinstance(one, _Open)])
-    decided = together.far_results(tails)
-    left = [file for file, result in zip(tails.files, decided, strict=True) if result is None]
+    decided = together.far_results(tails, places, len(found))
+    left = [file for at, file in zip(places, tails.files, strict=True) if decided[at] is None]
     alone = in_order(lambda file: search.attempt(partial(search.finish, file.source), file.data_file), left)
     try:
         waits = next(alone, None)  # with this one all begin
         last: Stretch | None = None
-        rest = iter(decided)
-        for one in found:
+        for one, result in zip(found, decided, strict=True):
             if isinstance(one, Exception):
                 raise one
             if not isinstance(one, _Open):
                 yield one
-                continue
-            result = next(rest)
-            if isinstance(result, Stretch):
+            elif isinstance(result, Stretch):
                 if result is not last:
                     yield from _released(search, result)
                 last = result

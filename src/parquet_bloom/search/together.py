@@ -177,12 +177,12 @@ class Together:
         """Whether what is read beside the search, if anything, is read of several files at once."""
         return self._search.visit is None or isinstance(self._search.visit, SeveralVisit)
 
-    def far_results(self, tails: FarTails) -> list[FileResult | Stretch | None]:
-        """The same of files of other storages that are open."""
-        nothing: list[FileResult | Stretch | None] = [None] * len(tails.files)
+    def far_results(self, tails: FarTails, places: Sequence[int], n: int) -> list[FileResult | Stretch | None]:
+        """The same of files of other storages that are open: those at some places among n. None at the other places."""
+        nothing: list[FileResult | Stretch | None] = [None] * n
         if len(tails.files) < FEWEST or not self._may_join:
             return nothing
-        return _in_stretches(nothing, self._places(tails, list(enumerate(tails.files))))
+        return _in_stretches(nothing, self._places(tails, list(zip(places, tails.files, strict=True))))
 
     def _places(self, tails: AnyTails, opened: Sequence[_Opened]) -> dict[int, tuple[Decided, int]]:
         """Decide: where the results of files are, by the files' places among those of the call."""

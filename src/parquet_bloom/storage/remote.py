@@ -371,8 +371,9 @@ _PATIENCE_S = 0.05  # that the first result of a run waits for others
 def in_runs(work: Callable[[T], R], items: Iterable[T], most: int) -> Generator[list[Callable[[], R]], None, None]:
     """The same functions in order, several at a time: those whose results are there, `most` at most.
 
-    For whoever does something with many results at once, while work on the next items goes on. A run ends early where
-    the next result is not there a moment after the first one. Some 3 * limits().concurrency results are in memory.
+    For one pass over many results, while work on the next items goes on. A run ends early where the next result is not
+    there a moment after the first one. In memory are a run, and at most limits().concurrency + most / 2 results and
+    items that are worked on.
     """
     rest = iter(items)
     if getattr(_own, "kind", None) is not None:
@@ -381,8 +382,7 @@ def in_runs(work: Callable[[T], R], items: Iterable[T], most: int) -> Generator[
         return
     from concurrent.futures import wait
 
-    # The pool has work while a run is looked at: as much waits for a thread as there are threads.
-    ahead = 2 * limits().concurrency
+    ahead = limits().concurrency + most // 2  # threads have work while a run is looked at
     begun: deque[Future[R]] = deque()
     try:
         while True:
