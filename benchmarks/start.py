@@ -1,10 +1,12 @@
 """How long short commands take as whole processes, against Python importing pyarrow.parquet.
 
-    python benchmarks/start.py [--folder /tmp/parquet-bloom-bench] [--runs 11] [--loops]
+    python benchmarks/start.py [--folder /tmp/parquet-bloom-bench] [--runs 11] [--only check] [--loops]
 
 A file of 100,000 rows in four row groups, 4 MB. All commands take turns; prints the median of the ratios of each
 round, by processor time (user and system) and by the clock, and what of it is Python, numpy and pyarrow themselves.
 Run it where Python may keep compiled modules (no PYTHONDONTWRITEBYTECODE), as an installation does.
+
+--only TEXT: of the commands those alone whose names begin so, and pyarrow.parquet, in pairs.
 
 --loops: instead, files of 0.1 to 8 million int64 values, `add` by numpy's loops and by numba's: from where on loading
 numba pays, see parquet_bloom.kernels.loops.
@@ -77,7 +79,7 @@ def print_ratios(times: dict[str, list[tuple[float, float]]], peer: str) -> None
         print(line)
 
 
-def short_commands(folder: Path, runs: int) -> None:
+def short_commands(folder: Path, runs: int, only: str) -> None:
     random = np.random.default_rng(1)
     n = 100_000
     table = pa.table(
@@ -105,7 +107,9 @@ def short_commands(folder: Path, runs: int) -> None:
         "read": [*OURS, "read", "bloom.parquet", "--where", "user_id = 1"],
         **PARTS,
     }
-    print_ratios(rounds(commands, folder, runs), "python, pyarrow.parquet")
+    peer = "python, pyarrow.parquet"
+    chosen = {name: words for name, words in commands.items() if name == peer or name.startswith(only)}
+    print_ratios(rounds(chosen, folder, runs), peer)
 
 
 def both_loops(folder: Path, runs: int) -> None:
@@ -126,10 +130,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench"))
     parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--only", default="")
     parser.add_argument("--loops", action="store_true")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    (both_loops if given.loops else short_commands)(given.folder, given.runs)
+    if given.loops:
+        both_loops(given.folder, given.runs)
+    else:
+        short_commands(given.folder, given.runs, given.only)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Which room may import which, how long modules and calls may be, and what importing the package loads.
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
-names; arguments, errors, extras, limits, options, _thrift and _version are for all. No modules import each other in a
-circle. Imports under TYPE_CHECKING count like all others.
+names; arguments, errors, extras, limits, options, records, _thrift and _version are for all. No modules import each
+other in a circle. Imports under TYPE_CHECKING count like all others.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def walked(call: Callable[[], Any]) -> tuple[list[str], int]:
         sys.setprofile(None)
         threading.setprofile(None)
     inside = (Path(name) for name in files if name.startswith(f"{ROOT}{os.sep}"))
-    return sorted(str(path.relative_to(ROOT)) for path in inside if "_thrift" not in path.parts), count
+    own = (path for path in inside if "_thrift" not in path.parts)
+    return sorted(str(path.relative_to(ROOT)) for path in own), count
 
 
 def system_calls(name: str, folder: Path) -> int:

@@ -165,8 +165,8 @@ def asking(rng: random.Random, at_end: bool) -> None:
         same(ask_kernel.ask, memory, where, *common, wanted, np.zeros(n, np.uint8), *counted, at_end=at_end)
         same(
             ask_kernel.ask_whole,
-            file.fileno(),
-            offsets,
+            memory,
+            where,
             *common,
             wanted,
             bool(rng.randrange(2)),

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 import parquet_bloom
 from parquet_bloom.errors import TextError
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.format.statistics import ColumnStatistics
+from parquet_bloom.format.values import Operand
 from parquet_bloom.predicates import bind as bind_module
-from parquet_bloom.predicates import text
+from parquet_bloom.predicates import outcomes, text
 from parquet_bloom.predicates.bind import RANKED_FROM, Column, Members, Schema, bind
 from parquet_bloom.predicates.sql import MOST_DIGITS, MOST_WORDS, ShortenedText, shortened
 from parquet_bloom.predicates.tree import IsIn
@@ -295,3 +297,31 @@ def test_long_lists_lose_no_row(seed: int, tmp_path: Path) -> None:
         assert parquet_bloom.count(tmp_path / "a.parquet", f"{name} IN ({literals})") == int(
             np.isin(numbers, wanted).sum()
         )
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.float64, object])
+@pytest.mark.parametrize("seed", range(4))
+def test_literals_between_bounds_are_found_for_all_row_groups_as_for_each(kind: type, seed: int) -> None:
+    """Bounds at, between and beyond the literals, none, and at the ends of 64 bits."""
+    rng = random.Random(seed)
+    ends = {np.int64: (-(2**63), 2**63 - 1), np.uint64: (0, 2**64 - 1)}.get(kind, (-(10**6), 10**6))
+    near = [rng.randrange(200) for _ in range(20)]
+    values = sorted({*near, *(ends if rng.random() < 0.7 else ())})
+    if kind is object:
+        values = [f"{value:08}".encode() for value in values]
+    ranked = [Operand(True, value, value, probes=(repr(value).encode(),)) for value in values]
+    n = 60
+    bounds = [[rng.choice([*values, *(v + 1 for v in near)]) if kind is not object else rng.choice(values)
+               for _ in range(n)] for _ in range(2)]  # fmt: skip
+    bounds = [[min(max(one, ends[0]), ends[1]) if kind is not object else one for one in some] for some in bounds]
+    lower, upper = (np.array(some, kind) for some in bounds)
+    has = [np.array([rng.random() < 0.8 for _ in range(n)]) for _ in range(2)]
+    yes = np.ones(n, bool)
+    statistics = ColumnStatistics(yes, yes, yes, lower, upper, has[0], has[1])
+    first, last = outcomes._all_between(ranked, statistics)
+    expected = [outcomes._between(ranked, statistics, group) for group in range(n)]
+    assert list(zip(first.tolist(), last.tolist(), strict=True)) == expected
+    term = Members(Leaf(0, ("c",), INT64), tuple(ranked), ranked=True)
+    found = outcomes.probes_of_each(term, statistics, range(n), 1000)
+    assert found == [outcomes.probes_of(term, statistics, group, 1000) for group in range(n)]
+    assert len({id(one) for one in found}) == len(set(found)), "equal ones are one"

@@ -67,6 +67,8 @@ MUTANTS = [
     _M("min itself denied", deciding._may_equal, "statistics.lower > ", "statistics.lower >= "),
     _M("max itself denied", deciding._may_equal, "statistics.upper < ", "statistics.upper <= "),
     _M("of many literals the first above min", deciding._between, "bisect_left(", "1 + bisect_left("),
+    _M("of many integers the first above min", deciding._all_between,
+       "np.searchsorted(order, statistics.lower[low]", "1 + np.searchsorted(order, statistics.lower[low]"),
     # --- three-valued logic
     _M("NULL ignored in IN", bind._members, "null = len(operands) < len(values)", "null = False"),
     _M("NOT drops NULL", outcomes.negation, "_NOT[part]", "_NOT[part & np.uint8(3)]"),
@@ -117,7 +119,7 @@ MUTANTS = [
        "plain(number, term.leaf)", "plain(number % 10, term.leaf)"),
     _M("a shared filter believed", filter_ranges._filter_ranges, "if len(shared):", "if False:"),
     _M("the header not compared", asking._ask_by_ranges, "promised & ~admitted", "~admitted"),
-    _M("the first of many literals asked for", deciding.probes_of,
+    _M("the first of many literals asked for", deciding._probes_among,
        "for operand in operands]", "for operand in operands[:1]]"),
     # --- literals
     _M("literals wrapped to 32 bits", operands.operand,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file, corpus_files
 from support.footers import edited_footer
-from support.searched import checked, facts, same
+from support.searched import PREDICATES, checked, facts, keys, same, write, write_twenty
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, Statistics
@@ -25,25 +25,6 @@ from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.search import together
 from parquet_bloom.search.search import Search
 from parquet_bloom.storage.paths import DataFile
-
-
-@pytest.fixture(params=["numpy", "numba"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether numba's loops are used."""
-    if request.param == "numba":
-        import numba  # noqa: F401
-    else:
-        from types import SimpleNamespace
-
-        from parquet_bloom.filters import asking
-        from parquet_bloom.storage import open_file
-
-        without = SimpleNamespace(modules={})
-        monkeypatch.setattr(asking, "sys", without)
-        monkeypatch.setattr(open_file, "sys", without)
-        monkeypatch.setattr(open_file._ReadByBindings, "row_groups", -(10**9))
-        monkeypatch.setattr(together, "sys", without, raising=False)
-    return str(request.param)
 
 
 class Alone:
@@ -65,47 +46,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
     return Alone(monkeypatch)
 
 
-def write(path: Path, seed: int, groups: int = 3, rows: int = 40, names: str = "ab") -> Path:
-    rng = np.random.default_rng(seed)
-    columns: dict[str, Any] = {"id": rng.integers(-(2**62), 2**62, groups * rows)}
-    for name in names:
-        columns[name] = [f"{name}{value}" for value in rng.integers(0, 10**6, groups * rows)]
-    table = pa.table(columns)
-    plain = path.with_suffix(".plain")
-    pq.write_table(table, plain, row_group_size=rows, use_dictionary=False)
-    parquet_bloom.add_filters(plain, path, columns=list(columns), sync=False)
-    plain.unlink()
-    return path
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twenty files: most of one schema, some of another, or of another number of row groups."""
-    folder = tmp_path_factory.mktemp("together")
-    for i in range(20):
-        write(folder / f"{i:02}.parquet", i, groups=1 + i % 4, names="abc" if i % 5 == 3 else "ab")
-    return folder
-
-
-def keys(path: Path, column: str = "id") -> list[Any]:
-    return pq.read_table(path, columns=[column])[column].to_pylist()
-
-
-PREDICATES: list[Callable[[Path], str]] = [
-    lambda f: "id = 5",
-    lambda f: f"id = {keys(f / '07.parquet')[11]}",
-    lambda f: f"id IN (5, 6, {keys(f / '12.parquet')[3]})",
-    lambda f: "id IN (" + ", ".join(map(str, keys(f / "03.parquet"))) + ")",
-    lambda f: f"a = '{keys(f / '05.parquet', 'a')[0]}' OR b = '{keys(f / '13.parquet', 'b')[1]}'",
-    lambda f: "a = 'no' AND id > 0",
-    lambda f: "NOT (id = 5) OR a IS NULL",
-    lambda f: "id BETWEEN 10 AND 300",
-    lambda f: "c = 'x'",
-    lambda f: "id = 5 AND c IS NULL",
-    lambda f: "id = NULL",
-    lambda f: "nothing = 5",
-    lambda f: "id = 'x'",
-]
+    return write_twenty(tmp_path_factory.mktemp("together"))
 
 
 @pytest.mark.smoke

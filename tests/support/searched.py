@@ -1,11 +1,15 @@
-"""What a search says of several local files together, and of each alone: the two have to be equal."""
+"""What a search says of several files together, and of each alone: the two have to be equal; and such files."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError
@@ -96,3 +100,47 @@ def checked(paths: Sequence[Path], predicate: Any, several: bool, **options: Any
         return str(error)
     finally:
         together.FEWEST = fewest
+
+
+# --- files, and predicates over them --------------------------------------------------------------
+
+
+def write(path: Path, seed: int, groups: int = 3, rows: int = 40, names: str = "ab") -> Path:
+    rng = np.random.default_rng(seed)
+    columns: dict[str, Any] = {"id": rng.integers(-(2**62), 2**62, groups * rows)}
+    for name in names:
+        columns[name] = [f"{name}{value}" for value in rng.integers(0, 10**6, groups * rows)]
+    table = pa.table(columns)
+    plain = path.with_suffix(".plain")
+    pq.write_table(table, plain, row_group_size=rows, use_dictionary=False)
+    parquet_bloom.add_filters(plain, path, columns=list(columns), sync=False)
+    plain.unlink()
+    return path
+
+
+def write_twenty(folder: Path) -> Path:
+    """Twenty files: most of one schema, some of another, or of another number of row groups."""
+    for i in range(20):
+        write(folder / f"{i:02}.parquet", i, groups=1 + i % 4, names="abc" if i % 5 == 3 else "ab")
+    return folder
+
+
+def keys(path: Path, column: str = "id") -> list[Any]:
+    return pq.read_table(path, columns=[column])[column].to_pylist()
+
+
+PREDICATES: list[Callable[[Path], str]] = [
+    lambda f: "id = 5",
+    lambda f: f"id = {keys(f / '07.parquet')[11]}",
+    lambda f: f"id IN (5, 6, {keys(f / '12.parquet')[3]})",
+    lambda f: "id IN (" + ", ".join(map(str, keys(f / "03.parquet"))) + ")",
+    lambda f: f"a = '{keys(f / '05.parquet', 'a')[0]}' OR b = '{keys(f / '13.parquet', 'b')[1]}'",
+    lambda f: "a = 'no' AND id > 0",
+    lambda f: "NOT (id = 5) OR a IS NULL",
+    lambda f: "id BETWEEN 10 AND 300",
+    lambda f: "c = 'x'",
+    lambda f: "id = 5 AND c IS NULL",
+    lambda f: "id = NULL",
+    lambda f: "nothing = 5",
+    lambda f: "id = 'x'",
+]

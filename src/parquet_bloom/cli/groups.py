@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import inspect
 import os
 import re
@@ -163,7 +162,9 @@ class Commands(_Command, click.Group):
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
-            near = difflib.get_close_matches(name, names, 2, 0.5)
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, names, 2, 0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
             ctx.fail(f"no command {name}; {hint}")
         return super().resolve_command(ctx, args)

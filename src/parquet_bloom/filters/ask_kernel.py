@@ -93,8 +93,8 @@ def ask(memory, where, sizes, kinds, heads, head_bytes, first, last, hashes, ans
             answers[i] = BLANK
 
 
-@kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, types.boolean, _OUT, _COUNT))
-def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, count, answers, hits):  # type: ignore[no-untyped-def]
+@kernel(types.void(_BYTES, _WHERE, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, types.boolean, _OUT, _COUNT))
+def ask_whole(memory, where, sizes, kinds, heads, head_bytes, first, last, hashes, count, answers, hits):  # type: ignore[no-untyped-def]
     """Query n whole filters, each for the hashes first[i] to last[i]; as `ask`, and of these:
 
     count    go on after the first that is admitted
@@ -108,13 +108,17 @@ def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes,
     # Sizes are multiples of 32 bytes. `words` keeps those of a larger filter before, behind the ones of this: all looks
     # below stay under sizes[i].
     words = np.empty(most >> 2, np.uint32)
-    for i in range(len(offsets)):
+    bitset = words.view(np.uint8)
+    for i in range(len(sizes)):
+        fd, offset, place = where[0, i], where[1, i], where[2, i]
         head = head_bytes[kinds[i]]
         hits[i] = 0
         answers[i] = DENIED
-        read = _pread(types.intc(fd), header.ctypes, types.uintp(head), offsets[i])
-        read += _pread(types.intc(fd), words.ctypes, types.uintp(sizes[i]), offsets[i] + head)
-        if read != head + sizes[i]:
+        if not _take(fd, offset, head, memory, place, header):
+            answers[i] = CUT_OFF
+            continue
+        behind = place + head if place >= 0 else int64(-1)
+        if not _take(fd, offset + head, sizes[i], memory, behind, bitset):
             answers[i] = CUT_OFF
             continue
         for j in range(head):

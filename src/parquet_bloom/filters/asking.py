@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.tails import Tails
+from parquet_bloom.storage.tails import FarTails, Tails
 
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
 _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
@@ -58,6 +59,7 @@ class Answers:
 
 
 Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
+AnyTails = Tails | FarTails
 
 
 def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> Answers:
@@ -152,7 +154,12 @@ def _ask_together(
 
 
 def _ask_in_turns(
-    source: OpenFile | Tails, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+    source: OpenFile | AnyTails,
+    offset: Integers,
+    size: Integers,
+    probes: Probes,
+    fast: NDArray[np.intp],
+    answers: Answers,
 ) -> Flags:
     """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
     if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
@@ -210,13 +217,13 @@ def _reply(
 
 
 def ask_joined(
-    tails: Tails, numbers: Integers, outline: JoinedOutline, column: int, row_groups: Integers, probes: Probes
+    tails: AnyTails, numbers: Integers, outline: JoinedOutline, column: int, row_groups: Integers, probes: Probes
 ) -> tuple[Answers, Flags]:
     """Query the filters of a column in several files at once, as `ask` does in one.
 
     numbers  int64[files]: which of the open files each of the joined ones is
     returns  also which row groups have filters about which nothing is said here, since they are not as most are: not
-             where they fit, with another header, without any bit, or cut off
+             where they fit, with another header, without any bit, cut off, or where nothing more is read
     Raises OSError.
     """
     ranges = filter_ranges_of(outline, column)
@@ -224,23 +231,37 @@ def ask_joined(
     answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
     other = ~ranges.fits[row_groups]
     fast = np.flatnonzero(~other)
-    address, size = ranges.offset[row_groups[fast]], ranges.num_bytes[row_groups[fast]]
-    file, offset = numbers[address >> FILE_BITS], address & FAR - 1
+    where = places_of(tails, numbers, ranges.offset[row_groups[fast]])
+    if not tails.reads_more:
+        inside = where[2] >= 0
+        other[fast[~inside]] = True
+        fast, where = fast[inside], np.ascontiguousarray(where[:, inside])
+    size = ranges.num_bytes[row_groups[fast]]
     if len(fast) and "numba" in sys.modules:
         from parquet_bloom.filters import ask_kernel
 
-        kept_at, base = tails.kept_from()[:, file]
-        places = np.where(offset >= kept_at, base + offset - kept_at, -1)
-        where = np.array([tails.descriptors()[file], offset, places])
         replies, _, _ = _reply(tails.buffer, where, size, probes, fast, answers)
         other[fast] = (replies == ask_kernel.OTHER_HEADER) | (replies == ask_kernel.CUT_OFF)
+        if not tails.reads_more:  # counted as of each file alone, which is asked by ranges
+            answers.bytes_read[fast] = _bytes_by_ranges(size, _counts(probes, fast))[1]
     elif len(fast):
         try:
-            address = (file << FILE_BITS) + offset
-            other[fast] = _ask_in_turns(tails, address, size, probes, fast, answers)
+            address = (numbers[ranges.offset[row_groups[fast]] >> FILE_BITS] << FILE_BITS) + where[1]
+            by = _ask_in_turns if tails.reads_more else _ask_by_ranges
+            other[fast] = by(tails, address, size, probes, fast, answers)
         except DamagedFileError:  # one is shorter by now
             other[:] = True
     return answers, other | answers.blank
+
+
+def places_of(tails: AnyTails, numbers: Integers, address: Integers) -> Integers:
+    """The places of filters of joined files, by their addresses there, as ask_kernel has them: int64[3, n].
+
+    numbers  as ask_joined has them
+    """
+    file, offset = numbers[address >> FILE_BITS], address & FAR - 1
+    kept_at, base = tails.kept_from()[:, file]
+    return np.array([tails.descriptors()[file], offset, np.where(offset >= kept_at, base + offset - kept_at, -1)])
 
 
 def count_read(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
@@ -266,7 +287,12 @@ def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
 
 
 def _ask_by_ranges(
-    source: OpenFile | Tails, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+    source: OpenFile | AnyTails,
+    offset: Integers,
+    size: Integers,
+    probes: Probes,
+    fast: NDArray[np.intp],
+    answers: Answers,
 ) -> Flags:
     """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
     # Ranges 0 .. n-1 are those of the filters, one each; behind them comes one block for each probe of a filter that is
@@ -283,13 +309,13 @@ def _ask_by_ranges(
     block_at = header_bytes[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
 
     # 2. One read of everything.
-    whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
+    whole, bytes_read = _bytes_by_ranges(size, counts)
     apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
     first_read = np.where(whole, header_bytes + size, header_bytes)
     lengths = np.concatenate([first_read, np.full(len(apart), BLOCK_BYTES)])
     data = _gather(source, np.concatenate([offset, (offset[owner] + block_at)[apart]]), lengths)
     starts = np.cumsum(lengths) - lengths
-    answers.bytes_read[fast] += np.where(whole, first_read, header_bytes + BLOCK_BYTES * counts)
+    answers.bytes_read[fast] += bytes_read
 
     # 3. Headers: filters of one size have the same one.
     promised = np.zeros(len(fast), bool)
@@ -311,20 +337,38 @@ def _ask_by_ranges(
     return ~promised
 
 
+def _bytes_by_ranges(size: Integers, counts: Integers) -> tuple[Flags, Integers]:
+    """Whether each filter is read whole for so many probes, and the bytes that it costs, in ranges."""
+    whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
+    return whole, _head_bytes(size) + np.where(whole, size, BLOCK_BYTES * counts)
+
+
 def _head_bytes(size: Integers) -> Integers:
     totals, num_bytes = sizes()
     at = np.searchsorted(num_bytes, size)
     return totals[at] - num_bytes[at]
 
 
+def _counts(probes: Probes, fast: NDArray[np.intp]) -> Integers:
+    """How many probes each filter is queried for."""
+    if isinstance(probes, tuple):
+        return np.full(len(fast), len(probes))
+    return np.array([len(probes[i]) for i in fast.tolist()], np.int64)
+
+
 def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
-    """The first probe of each filter and the end of its probes, int64[n]; the hashes of all probes, uint64[p]."""
+    """The first probe of each filter and the end of its probes, int64[n]; the hashes of all probes, uint64[p].
+
+    Filters may share probes: those of one tuple do.
+    """
     if isinstance(probes, tuple):
         n = len(fast)
         return np.zeros(n, np.int64), np.full(n, len(probes)), _hash_all(probes)
     lists = [probes[i] for i in fast.tolist()]
-    last = np.cumsum([len(one) for one in lists])
-    return last - [len(one) for one in lists], last, _hash_all(tuple(plain for one in lists for plain in one))
+    distinct = {id(one): one for one in lists}
+    ends = dict(zip(distinct, accumulate(map(len, distinct.values())), strict=True))
+    last = np.array([ends[id(one)] for one in lists], np.int64)
+    return last - _counts(probes, fast), last, _hash_all(tuple(chain.from_iterable(distinct.values())))
 
 
 @lru_cache(16)
@@ -332,7 +376,7 @@ def _hash_all(probes: tuple[bytes, ...]) -> NDArray[np.uint64]:
     return np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
 
 
-def _gather(source: OpenFile | Tails, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
+def _gather(source: OpenFile | AnyTails, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
     """Read ranges, one behind the other: uint8[sum of lengths]."""
     ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)

@@ -8,6 +8,7 @@ byte order, a filter of another row group, bits lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Unpack
@@ -224,14 +225,17 @@ def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter:
         stored = [one for group in groups for one in filters.of(group, leaf)]
         if not stored:
             continue
-        reader = ColumnReader(source, footer.leaves[leaf.index])
+        column = ColumnReader(source, footer.leaves[leaf.index])
         values = footer.column_chunks(leaf.index).num_values
         expect(sum(values[one.row_group] for one in stored), LOOKED_UP_NS)
-        for one in stored:
-            verdict = _verify_filter(one, reader, footer)
-            verdict.column = leaf.name  # a table's name of it, where the file is a table's
-            verified.filters.append(verdict)
-            meter.part(nth * n + one.row_group, len(leaves) * n)
+        # Of an object that is not in memory each chunk is read ahead, which is how it is opened.
+        stays = not source.is_remote or source.is_whole_in_memory
+        with column.staying_open() if stays else nullcontext(column) as reader:
+            for one in stored:
+                verdict = _verify_filter(one, reader, footer)
+                verdict.column = leaf.name  # a table's name of it, where the file is a table's
+                verified.filters.append(verdict)
+                meter.part(nth * n + one.row_group, len(leaves) * n)
     verified.filters.sort(key=lambda f: f.row_group)
     return verified
 

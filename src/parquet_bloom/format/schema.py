@@ -10,7 +10,6 @@ Source: parquet-format LogicalTypes.md and the SchemaElement of parquet.thrift.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import glob
 import re
@@ -206,7 +205,9 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
 
 def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
     """The message on an unknown name: near names, or some of all; `none` where there are none."""
-    near = difflib.get_close_matches(shown, names, 3, 0.6)
+    from difflib import get_close_matches  # for messages alone
+
+    near = get_close_matches(shown, names, 3, 0.6)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
     near = list(dict.fromkeys(near))[:3]
     if near:

@@ -87,6 +87,7 @@ def negation(part: Masks) -> Masks:
 # anything).
 
 Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
 
 
 def combine(bound: Bound, masks: Sequence[Masks], n: int) -> Masks:
@@ -217,10 +218,8 @@ def _members(term: Members, statistics: ColumnStatistics) -> tuple[Flags, Flags]
     single = _known(statistics.has_lower & statistics.has_upper, lambda: statistics.lower == statistics.upper)
     # Of many literals, sorted and exact, a row group has those between its bounds: two binary searches.
     if term.ranked:
-        may = np.ones(n, bool)
-        for i in np.flatnonzero(statistics.has_lower | statistics.has_upper).tolist():
-            first, last = _between(term.operands, statistics, i)
-            may[i] = first < last
+        first, last = _all_between(term.operands, statistics)
+        may = first < last
         return may, single & may
     asked = [o for o in term.operands if not o.never]
     may, must = np.zeros(n, bool), np.zeros(n, bool)
@@ -238,6 +237,23 @@ def _between(ranked: Sequence[Operand], statistics: ColumnStatistics, row_group:
         first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_lower)
     if statistics.has_upper[row_group]:
         last = bisect_right(ranked, _plain(statistics.upper[row_group]), key=_lower)
+    return first, last
+
+
+def _all_between(ranked: Sequence[Operand], statistics: ColumnStatistics) -> tuple[Numbers, Numbers]:
+    """The same for each row group: int64[row groups], twice."""
+    n, kind = len(statistics), statistics.lower.dtype
+    first, last = np.zeros(n, np.int64), np.full(n, len(ranked), np.int64)
+    lowers = [operand.lower for operand in ranked]
+    limits = np.iinfo(kind) if kind.kind in "iu" else None
+    if limits is not None and all(type(one) is int and limits.min <= one <= limits.max for one in lowers):
+        order = np.array(lowers, kind)
+        low, high = statistics.has_lower, statistics.has_upper
+        first[low] = np.searchsorted(order, statistics.lower[low], "left")
+        last[high] = np.searchsorted(order, statistics.upper[high], "right")
+        return first, last
+    for i in np.flatnonzero(statistics.has_lower | statistics.has_upper).tolist():
+        first[i], last[i] = _between(ranked, statistics, i)
     return first, last
 
 
@@ -263,11 +279,28 @@ def probes_of(term: Term, statistics: ColumnStatistics, row_group: int, most: in
     if not isinstance(term, Members):
         return None
     if term.ranked:
-        operands = term.operands[slice(*_between(term.operands, statistics, row_group))]
-    else:
-        operands = tuple(o for o in term.operands if not o.never)
+        return _probes_among(term.operands[slice(*_between(term.operands, statistics, row_group))])
+    return _probes_among(tuple(o for o in term.operands if not o.never))
+
+
+def _probes_among(operands: Sequence[Operand]) -> tuple[bytes, ...] | None:
     probes = [operand.probes for operand in operands]
     return None if None in probes else tuple(chain.from_iterable(filter(None, probes)))
+
+
+def probes_of_each(
+    term: Term, statistics: ColumnStatistics, row_groups: Sequence[int], most: int
+) -> list[tuple[bytes, ...] | None]:
+    """The same for some row groups; those that are queried for the same values of a long list have one tuple."""
+    if not isinstance(term, Members) or not term.ranked:
+        return [probes_of(term, statistics, g, most) for g in row_groups]
+    first, last = (ends.tolist() for ends in _all_between(term.operands, statistics))
+    found: dict[tuple[int, int], tuple[bytes, ...] | None] = {}
+    for g in row_groups:
+        ends = first[g], last[g]
+        if ends not in found:
+            found[ends] = _probes_among(term.operands[slice(*ends)])
+    return [found[first[g], last[g]] for g in row_groups]
 
 
 def _range_probes(term: Interval, statistics: ColumnStatistics, row_group: int, most: int) -> tuple[bytes, ...] | None:
@@ -291,4 +324,4 @@ def same_for_all(term: Term) -> bool:
     return isinstance(term, Element) or (isinstance(term, Members) and not term.ranked)
 
 
-__all__ = ["combine", "denied", "probes_of", "same_for_all", "term_masks"]
+__all__ = ["combine", "denied", "probes_of", "probes_of_each", "same_for_all", "term_masks"]

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from parquet_bloom.format.literals import Literal, read_date, spelled
@@ -183,16 +184,20 @@ _VALUE = (
     r"|'(?:[^'\\\x00-\x1f\x7f]|'')*+'(?!')"
     rf"|DATE{_B}++'[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}'(?!'))"
 )
-_VALUES = re.compile(_VALUE, re.A | re.I)
-_COMPARISON = re.compile(
-    rf"{_B}*+(?P<path>[a-z_]\w*+(?:\.[a-z_]\w*+)*+)"
-    rf"(?:{_B}*+(?P<op><=|>=|<>|!=|=|<|>){_B}*+(?P<value>{_VALUE})"
-    rf"|{_B}++(?P<not_in>NOT{_B}++)?+IN{_B}*+\({_B}*+(?P<list>{_VALUE}(?:{_B}*+,{_B}*+{_VALUE})*+){_B}*+\)"
+_PATH = rf"{_B}*+(?P<path>[a-z_]\w*+(?:\.[a-z_]\w*+)*+)"
+_JOINT = rf"{_B}*+(?:(?<=[ \t\r\n])(?P<joint>AND|OR)(?={_B})|\Z)"
+_COMPARISON = rf"{_PATH}{_B}*+(?P<op><=|>=|<>|!=|=|<|>){_B}*+(?P<value>{_VALUE}){_JOINT}"
+_OTHER = (
+    rf"{_PATH}(?:{_B}++(?P<not_in>NOT{_B}++)?+IN{_B}*+\({_B}*+(?P<list>{_VALUE}(?:{_B}*+,{_B}*+{_VALUE})*+){_B}*+\)"
     rf"|{_B}++BETWEEN{_B}++(?P<low>{_VALUE}){_B}++AND{_B}++(?P<high>{_VALUE})"
-    rf"|{_B}++IS{_B}++(?P<not_null>NOT{_B}++)?+NULL(?!\w))"
-    rf"{_B}*+(?:(?<=[ \t\r\n])(?P<joint>AND|OR)(?={_B})|\Z)",
-    re.A | re.I,
+    rf"|{_B}++IS{_B}++(?P<not_null>NOT{_B}++)?+NULL(?!\w)){_JOINT}"
 )
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern, once a text needs it: these take milliseconds."""
+    return re.compile(pattern, re.A | re.I)
 
 
 def plain(text: str) -> Predicate | None:
@@ -206,7 +211,7 @@ def plain(text: str) -> Predicate | None:
     parts: list[Predicate] = []
     joints: set[str] = set()
     at = 0
-    while (found := _COMPARISON.match(text, at)) is not None:
+    while (found := _compiled(_COMPARISON).match(text, at) or _compiled(_OTHER).match(text, at)) is not None:
         try:
             part = _compared(found)
         except ValueError:  # no day of any month; the parser says where
@@ -231,12 +236,12 @@ def _compared(found: re.Match[str]) -> Predicate | None:
     path = tuple(found["path"].split("."))
     if any(part.lower() in _RESERVED for part in path):
         return None
-    if found["op"] in ("<>", "!="):
-        return Not(Compare(path, "=", _value(found["value"])))
-    if found["op"]:
-        return Compare(path, found["op"], _value(found["value"]))
+    if "op" in found.re.groupindex:
+        unequal = found["op"] in ("<>", "!=")
+        compared = Compare(path, "=" if unequal else found["op"], _value(found["value"]))
+        return Not(compared) if unequal else compared
     if found["list"]:
-        one_of = IsIn(path, tuple(map(_value, _VALUES.findall(found["list"]))))
+        one_of = IsIn(path, tuple(map(_value, _compiled(_VALUE).findall(found["list"]))))
         return Not(one_of) if found["not_in"] else one_of
     if found["low"]:
         return And((Compare(path, ">=", _value(found["low"])), Compare(path, "<=", _value(found["high"]))))

@@ -38,6 +38,7 @@ from parquet_bloom.predicates.outcomes import (
     combine,
     denied,
     probes_of,
+    probes_of_each,
     same_for_all,
     term_masks,
 )
@@ -303,7 +304,9 @@ def _probes(term: Term, statistics: ColumnStatistics, groups: Groups, most: int)
     if not len(groups) or same_for_all(term):
         found = probes_of(term, statistics, int(groups[0]), most) if len(groups) else None
         return (groups, found) if found is not None else (groups[:0], ())
-    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, statistics, g, most)) is not None]
+    numbers = groups.tolist()
+    each = zip(numbers, probes_of_each(term, statistics, numbers, most), strict=True)
+    pairs = [(g, found) for g, found in each if found is not None]
     return np.array([g for g, _ in pairs], np.int64), [found for _, found in pairs]
 
 

@@ -153,7 +153,7 @@ def _release(files: Sequence[FetchedFile]) -> None:
 
 def arrow_file(file: FetchedFile) -> Any:
     """The file as pyarrow takes it."""
-    return pa.PythonFile(file, mode="r")
+    return file.source.arrow_file() if file.source.is_whole_in_memory else pa.PythonFile(file, mode="r")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ leave at once.
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -19,10 +20,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, RequestError
-from parquet_bloom.filters.asking import count_read, headers_of
+from parquet_bloom.filters.asking import AnyTails, count_read, headers_of, places_of
 from parquet_bloom.filters.locate import filter_ranges_of, header_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format.arrow_types import has_any_length
+from parquet_bloom.format.joined import FILE_BITS
 from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.outline import NONE, Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
@@ -35,6 +37,7 @@ from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.search.evidence import Pairs, partition_value
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search, leaf_of
+from parquet_bloom.search.together import Decided
 from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]
@@ -244,28 +247,64 @@ def hits_of(
 
     count  without it a filter is left at the first key that it admits: 1 stands for one or more
     """
-    # Bounds first: first[i] : last[i] are the keys within those of row group i.
-    statistics = statistics_of(outline, leaf)
+    hits, first, last, asked = _before_filters(outline, leaf, keys, use_filters)
+    # Filters that fit, together; then all that remain, one by one.
     column_ranges = filter_ranges_of(outline, leaf.index)
-    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
-    some = (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
-    hits: list[int | None] = [None if one else 0 for one in some.tolist()]
-    if keys.open or not use_filters or leaf.refusal is not None:
-        return hits
-    # Then filters: those that fit, together; then all that remain, one by one.
-    asked = some & column_ranges.exists
     fitting = np.flatnonzero(asked & column_ranges.fits)
     if len(fitting):
         offset, num_bytes = column_ranges.offset[fitting], column_ranges.num_bytes[fitting]
         counts = _ask_whole(source, _FilterBatch(offset, num_bytes, first[fitting], last[fitting], keys.hashes, count))
-        for group, n in zip(fitting.tolist(), counts.tolist(), strict=True):
-            if n != NONE:
-                asked[group] = False
-                hits[group] = n
+        _take_over(hits, asked, fitting, counts)
     filters = StoredFilters(source)
     for group in np.flatnonzero(asked).tolist():
         hits[group] = _hits(filters.queried(group, leaf), keys.stored[first[group] : last[group]], count)
     return hits
+
+
+def _before_filters(
+    outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool
+) -> tuple[list[int | None], NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
+    """The hits by bounds; the keys within those of each row group, first up to last; the filters to be queried."""
+    statistics = statistics_of(outline, leaf)
+    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
+    some = (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
+    hits: list[int | None] = [None if one else 0 for one in some.tolist()]
+    if keys.open or not use_filters or leaf.refusal is not None:
+        return hits, first, last, np.zeros(len(hits), bool)
+    return hits, first, last, some & filter_ranges_of(outline, leaf.index).exists
+
+
+def _take_over(hits: list[int | None], asked: NDArray[np.bool_], fitting: NDArray[np.intp], counts: Integers) -> None:
+    """Put the counts of filters among the hits; of those without a count the filters still have to be queried."""
+    known = counts != NONE
+    asked[fitting[known]] = False
+    for group, n in zip(fitting[known].tolist(), counts[known].tolist(), strict=True):
+        hits[group] = n
+
+
+def hits_of_several(
+    tails: AnyTails, decided: Decided, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
+) -> list[list[int | None] | None]:
+    """The hits of each of several files, as hits_of has them; None for one to be queried alone."""
+    outline = decided.joined
+    hits, first, last, asked = _before_filters(outline, leaf, keys, use_filters)
+    ranges = filter_ranges_of(outline, leaf.index)
+    fitting = np.flatnonzero(asked & ranges.fits)
+    numbers = np.array([file.number for file in decided.files], np.int64)
+    where = places_of(tails, numbers, ranges.offset[fitting])
+    if not tails.reads_more:
+        inside = where[2] >= 0
+        fitting, where = fitting[inside], np.ascontiguousarray(where[:, inside])
+    if len(fitting):
+        # As of each file alone: the loop is loaded for local files, and taken where it is loaded anyway.
+        offset = (numbers[outline.file_of[fitting]] << FILE_BITS) + where[1]
+        own = _FilterBatch(offset, ranges.num_bytes[fitting], first[fitting], last[fitting], keys.hashes, count)
+        by_loop = tails.reads_more or "numba" in sys.modules
+        counts = _by_loop(tails.buffer, where, own)[0] if by_loop else _ask_whole_by_ranges(tails, own)
+        _take_over(hits, asked, fitting, counts)
+    alone = set(outline.file_of[asked].tolist())
+    edges = outline.firsts.tolist()
+    return [None if i in alone else hits[edges[i] : edges[i + 1]] for i in range(len(decided.files))]
 
 
 def _within(keys: Keys, statistics: ColumnStatistics, n: int, exact: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -346,16 +385,30 @@ def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
 
     returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
     """
-    from parquet_bloom.filters import ask_kernel
-
     if source.fd is None:
         return _ask_whole_by_ranges(source, asked)
+    n = len(asked.offset)
+    where = np.array([np.full(n, source.fd), asked.offset, np.full(n, -1)])
+    hits, answers, bytes_read = _by_loop(np.empty(0, np.uint8), where, asked)
+    count_read(source, answers, 2 * n, bytes_read)
+    return hits
+
+
+def _by_loop(
+    memory: NDArray[np.uint8], where: Integers, asked: _FilterBatch
+) -> tuple[Integers, NDArray[np.uint8], int]:
+    """The compiled loop's counts, NONE as _ask_whole has it and where a file is shorter; its answers; bytes read.
+
+    memory, where  as ask_kernel has them
+    """
+    from parquet_bloom.filters import ask_kernel
+
     n = len(asked.offset)
     kinds, heads, head_bytes = headers_of(asked.num_bytes)
     answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
     ask_kernel.ask_whole(
-        source.fd,
-        asked.offset,
+        memory,
+        where,
         asked.num_bytes,
         kinds,
         heads,
@@ -367,12 +420,11 @@ def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
         answers,
         hits,
     )
-    count_read(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
-    hits[(answers == ask_kernel.OTHER_HEADER) | (answers == ask_kernel.BLANK)] = NONE
-    return hits
+    hits[(answers != ask_kernel.DENIED) & (answers != ask_kernel.ADMITTED)] = NONE
+    return hits, answers, int((head_bytes[kinds] + asked.num_bytes).sum())
 
 
-def _ask_whole_by_ranges(source: OpenFile, asked: _FilterBatch) -> Integers:
+def _ask_whole_by_ranges(source: OpenFile | AnyTails, asked: _FilterBatch) -> Integers:
     # In parts of some _MOST_BYTES of filters, since each is read whole.
     hits = np.full(len(asked.offset), NONE)
     parts = np.flatnonzero(np.diff((np.cumsum(asked.num_bytes) - 1) // _MOST_BYTES)) + 1
@@ -412,6 +464,19 @@ class KeyHits:
             return self._hits(opened, file)
         except ParquetBloomError as error:
             return error
+
+    def of_several(self, tails: AnyTails, decided: Decided) -> list[list[int | None] | None]:
+        """The same of files that were decided together; None for one to be queried alone."""
+        search, file = self._search, decided.result(0)
+        nothing: list[list[int | None] | None] = [None] * len(decided.files)
+        try:
+            leaf, first = leaf_of(file, self._column, search.first_leaves, search.keys)
+            if leaf is None or leaf.index < 0:
+                return nothing
+            keys = self._keys(leaf, first)
+        except ParquetBloomError:  # of each file, under its name
+            return nothing
+        return hits_of_several(tails, decided, leaf, keys, search.options.use_filters, self._count)
 
     def _hits(self, opened: OpenFile, file: FileResult) -> list[int | None]:
         search, outline = self._search, file.outline

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,11 @@ from parquet_bloom.search.together import Stretch, Together
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.remote import in_order
 
 if TYPE_CHECKING:
     from parquet_bloom.source.snapshot import TableFile
 
+T = TypeVar("T")
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
 _KEPT_BYTES = 128 << 20  # of files that stay open until their rows are read
@@ -148,7 +148,7 @@ class Search:
         here = 0
         while here < len(self.files) and (self.files[here].is_local or self._first is None):
             if self._first is None:
-                yield self._try(self.files[here])
+                yield self.attempt(self._search, self.files[here])
                 here += 1
                 continue
             self.ask_index()
@@ -157,17 +157,16 @@ class Search:
             last = None
             for one, found in zip(several, together.results(several), strict=True):
                 if found is None:
-                    yield self._try(one)
+                    yield self.attempt(self._search, one)
                 elif found is not last:
                     yield found
                 last = found
             here += len(several)
         self.ask_index()
-        others = self.files[here:]
-        results = in_order(self._try, (one for one in others if self.exclusion(one) is None))
-        for one in others:  # those that the log or an index excludes take no place among the ones that are opened
-            excluded = self.exclusion(one)
-            yield FileResult(one, excluded=excluded) if excluded is not None else next(results)()
+        if here < len(self.files):
+            from parquet_bloom.search import far  # for those alone who have such files
+
+            yield from far.results(self, self.files[here:])
 
     def ask_log(self) -> None:
         """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""
@@ -179,9 +178,10 @@ class Search:
             raise self.refusal(self.log.first.name, error) from error
         self.hold_names(self.log.leaves, self.log.first.name)
 
-    def _try(self, data_file: DataFile) -> FileResult | tuple[DataFile, ParquetBloomError]:
+    def attempt(self, work: Callable[[DataFile], T], data_file: DataFile) -> T | tuple[DataFile, ParquetBloomError]:
+        """Work on one file: the value or the error of it. Raises RequestError where the predicate itself is wrong."""
         try:
-            return self._search(data_file)
+            return work(data_file)
         except RequestError as error:
             if error is self._refused:
                 raise
@@ -192,19 +192,31 @@ class Search:
     def _search(self, data_file: DataFile) -> FileResult:
         if (excluded := self.excluded(data_file)) is not None:
             return excluded
+        return self.finish(self.open(data_file), data_file)
+
+    def open(self, data_file: DataFile) -> OpenFile:
+        """Open a file. Raises StorageError, FileChangedError."""
         cache = self.options.cache
-        source = OpenFile(data_file if cache is None or data_file.is_local else cache.opened(data_file))
+        return OpenFile(data_file if cache is None or data_file.is_local else cache.opened(data_file))
+
+    def finish(self, source: OpenFile, data_file: DataFile) -> FileResult:
+        """Search an open file, and close it, or keep it for its rows."""
         try:
             searched = self._search_open(source, data_file)
         except BaseException:
             source.close()
             raise
         searched.of_one_version = source.is_of_one_version
+        self.keep_or_close(source, searched)
+        return searched
+
+    def keep_or_close(self, source: OpenFile, searched: FileResult) -> None:
+        """Keep a file of another storage for its rows, or close it."""
+        data_file = searched.file
         if not data_file.is_local and self._keeps(source, searched):
             self.opened[id(data_file)] = source
         else:
             source.close()
-        return searched
 
     def excluded(self, data_file: DataFile) -> FileResult | None:
         """The result for a file that its folder's name or the log excludes unopened, or None. Raises RequestError."""

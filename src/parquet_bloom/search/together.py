@@ -1,4 +1,4 @@
-"""Decides about local files some dozens at a time, with one pass of numpy over the row groups of all of them.
+"""Decides about files some dozens at a time, with one pass of numpy over the row groups of all of them.
 
     open, tails, footers       each file
     groups                     files of one schema, writer, partition and outcome by the log
@@ -9,6 +9,8 @@ A pass over arrays of a few elements takes as long as one over a thousand: most 
 Files that are not as most are get no result here, and are searched alone, by Search, which says what they are:
 what cannot be opened or read, offsets that leave their file, footers that speak of tables, filters that contradict
 themselves or are of another form. Nothing was noted or remembered of them here.
+
+Local files are opened and closed here. Those of other storages come open, with their tails (search.far).
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.filters.asking import Answers, Probes, ask_joined
+from parquet_bloom.filters.asking import Answers, AnyTails, Probes, ask_joined
 from parquet_bloom.format.joined import FAR, JoinedOutline, join
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.outline_walk import LateOutline, walk_outlines
@@ -38,11 +40,19 @@ from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import walks
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import footer_note, may_be_noted
-from parquet_bloom.storage.tails import SUPPORTED, TailFile, Tails, most_open
-from parquet_bloom.storage.version_token import Kept
+from parquet_bloom.storage.tails import SUPPORTED, FarFile, FarTails, TailFile, Tails, most_open
 
 FEWEST = 4  # files that are worth it
+AnyFile = TailFile | FarFile
 _MOST_CHUNKS = 1 << 13  # column chunks of a file that is joined; a larger one gains nothing
+
+
+@runtime_checkable
+class SeveralVisit(Protocol):
+    """A visit, see Search, of several files at once."""
+
+    def of_several(self, tails: AnyTails, decided: Decided) -> Sequence[Any]:
+        """The values of files that were decided together; None for one that has to be searched alone."""
 
 
 class Searching(Protocol):
@@ -69,13 +79,15 @@ class Decided:
 
     outlines  of each file
     joined    of all of them; the decision has its row groups
+    visited   what Search.visit gave of each; empty without
     """
 
-    files: Sequence[TailFile]
+    files: Sequence[AnyFile]
     outlines: Sequence[Outline]
     joined: JoinedOutline
     decision: Decision
     bound: Bound
+    visited: Sequence[Any] = ()
 
     def result(self, number: int) -> FileResult:
         """The result of one of the files."""
@@ -90,6 +102,8 @@ class Decided:
             file.requests,
             file.bytes_read,
             file.version_token,
+            visited=self.visited[number] if self.visited else None,
+            of_one_version=file.is_of_one_version,
         )
 
 
@@ -115,7 +129,7 @@ class Stretch:
         return slice(int(firsts[self.start]), int(firsts[self.stop]))
 
 
-_Opened = tuple[int, TailFile]  # its place among the files of the call
+_Opened = tuple[int, AnyFile]  # its place among the files of the call
 
 
 @dataclass(slots=True)
@@ -129,14 +143,14 @@ class _Group:
     leaves: tuple[Leaf, ...]
     writer: Any
     places: list[int] = field(default_factory=list)
-    files: list[TailFile] = field(default_factory=list)
+    files: list[AnyFile] = field(default_factory=list)
     outlines: list[Outline] = field(default_factory=list)
 
 
 class Together:
-    """Searches of one Search over several local files at a time.
+    """Searches of one Search over several files at a time.
 
-    most  so many at a time
+    most  local files at a time
     """
 
     def __init__(self, search: Searching) -> None:
@@ -150,30 +164,39 @@ class Together:
 
         A Stretch is of one file or of several, and has the place of each of these.
         """
-        if not SUPPORTED or len(files) < FEWEST or self._search.visit is not None:
+        if not SUPPORTED or len(files) < FEWEST or not self._may_join:
             return [None] * len(files)
         found: dict[int, FileResult] = {}
-        places: dict[int, tuple[Decided, int]] = {}
         tails = self._tails = self._tails or Tails(self.most)
         try:
-            for group in self._groups(self._open(tails, files, found)):
-                with suppress(ParquetBloomError, OSError):
-                    self._decide(tails, group, places)
+            places = self._places(tails, self._open(tails, files, found))
         finally:
             tails.close()
-        results: list[FileResult | Stretch | None] = [found.get(at) for at in range(len(files))]
-        last: Stretch | None = None
-        for at in sorted(places):
-            decided, number = places[at]
-            if last is None or results[at - 1] is not last or last.decided is not decided or last.stop != number:
-                last = Stretch(decided, number, number)
-            last.stop += 1
-            results[at] = last
-        return results
+        return _in_stretches([found.get(at) for at in range(len(files))], places)
+
+    @property
+    def _may_join(self) -> bool:
+        """Whether what is read beside the search, if anything, is read of several files at once."""
+        return self._search.visit is None or isinstance(self._search.visit, SeveralVisit)
+
+    def far_results(self, tails: FarTails, places: Sequence[int], n: int) -> list[FileResult | Stretch | None]:
+        """The same of files of other storages that are open: those at some places among n. None at the other places."""
+        nothing: list[FileResult | Stretch | None] = [None] * n
+        if len(tails.files) < FEWEST or not self._may_join:
+            return nothing
+        return _in_stretches(nothing, self._places(tails, list(zip(places, tails.files, strict=True))))
+
+    def _places(self, tails: AnyTails, opened: Sequence[_Opened]) -> dict[int, tuple[Decided, int]]:
+        """Decide: where the results of files are, by the files' places among those of the call."""
+        places: dict[int, tuple[Decided, int]] = {}
+        for group in self._groups(opened):
+            with suppress(ParquetBloomError, OSError):
+                self._decide(tails, group, places)
+        return places
 
     def _open(self, tails: Tails, files: Sequence[DataFile], results: dict[int, FileResult]) -> list[_Opened]:
         """Open files; those that are excluded unopened get their results."""
-        opened = []
+        opened: list[_Opened] = []
         for at, file in enumerate(files):
             try:
                 excluded = self._search.excluded(file)
@@ -211,7 +234,7 @@ class Together:
                     found[i] = file.outline() if cache is None else cache.outline(file)
         return found
 
-    def _sort(self, at: int, opened: TailFile, own: Outline, groups: dict[Any, list[_Group]]) -> None:
+    def _sort(self, at: int, opened: AnyFile, own: Outline, groups: dict[Any, list[_Group]]) -> None:
         search, file = self._search, opened.data_file
         if len(own.rows) * len(own.leaves) > _MOST_CHUNKS or opened.size >= FAR or self._is_noted(opened, own):
             return
@@ -236,7 +259,7 @@ class Together:
         group.files.append(opened)
         group.outlines.append(outline)
 
-    def _is_noted(self, opened: TailFile, own: Outline) -> bool:
+    def _is_noted(self, opened: AnyFile, own: Outline) -> bool:
         """Whether a file's footer speaks of a table, of which Search takes note."""
         if self._search.found.tables is None:
             return False
@@ -249,7 +272,7 @@ class Together:
             self._noted[key] = footer_note(opened.path, own.metadata, own.leaves) is not None, own.leaves
         return self._noted[key][0]
 
-    def _decide(self, tails: Tails, group: _Group, places: dict[int, tuple[Decided, int]]) -> None:
+    def _decide(self, tails: AnyTails, group: _Group, places: dict[int, tuple[Decided, int]]) -> None:
         search = self._search
         # A RequestError here: Search raises it at the first of these files.
         question = search.question(group.leaves, group.files[0].data_file)
@@ -264,11 +287,15 @@ class Together:
         decision = decide(filters, outline, question)
         decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)
         alone = set(outline.file_of[filters.doubtful].tolist())
+        if isinstance(search.visit, SeveralVisit):
+            visited = search.visit.of_several(tails, decided)
+            alone.update(number for number, one in enumerate(visited) if one is None)
+            decided = replace(decided, visited=visited)
         for number, (i, file) in enumerate(zip(numbers, files, strict=True)):
-            if number not in alone and self._is_pinned(file):
+            if number not in alone and file.is_pinned:
                 places[group.places[i]] = decided, number
 
-    def _closed(self, files: Sequence[TailFile], outline: JoinedOutline) -> NDArray[np.bool_] | None:
+    def _closed(self, files: Sequence[TailFile | FarFile], outline: JoinedOutline) -> NDArray[np.bool_] | None:
         """The row groups of joined files that an index closes; None where it closes none."""
         counts = np.diff(outline.firsts).tolist()
         parts = [
@@ -280,21 +307,19 @@ class Together:
             [np.zeros(n, bool) if part is None else part for part, n in zip(parts, counts, strict=True)]
         )
 
-    def _is_pinned(self, opened: TailFile) -> bool:
-        """Whether it is the file that its source has seen before, if it holds its files to that."""
-        pins = opened.data_file.pins
-        if pins is None:
-            return True
-        token = opened.version_token
-        before: Any = pins.get(opened.path)
-        if before is None:
-            facts: Kept | None
-            try:
-                facts = token.facts(opened.fd)
-            except OSError:
-                facts = None
-            before = pins.setdefault(opened.path, (token, facts))
-        return bool(before[0] == token)
+
+def _in_stretches(
+    results: list[FileResult | Stretch | None], places: dict[int, tuple[Decided, int]]
+) -> list[FileResult | Stretch | None]:
+    """Put files that were decided together among the results."""
+    last: Stretch | None = None
+    for at in sorted(places):
+        decided, number = places[at]
+        if last is None or results[at - 1] is not last or last.decided is not decided or last.stop != number:
+            last = Stretch(decided, number, number)
+        last.stop += 1
+        results[at] = last
+    return results
 
 
 class _JoinedFilters:
@@ -303,7 +328,7 @@ class _JoinedFilters:
     doubtful  bool[row groups]: the answer of such a filter is for its file alone to find
     """
 
-    def __init__(self, files: Sequence[TailFile], outline: JoinedOutline, tails: Tails) -> None:
+    def __init__(self, files: Sequence[AnyFile], outline: JoinedOutline, tails: AnyTails) -> None:
         self._numbers = np.array([file.number for file in files], np.int64)
         self._outline, self._tails = outline, tails
         self.doubtful: NDArray[np.bool_] = np.zeros(outline.n_row_groups, bool)

@@ -12,9 +12,8 @@ import threading
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.errors import (
     ConflictError,
@@ -37,6 +36,9 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, proves
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # --- outlines of footers --------------------------------------------------------------------------
 #
@@ -85,6 +87,19 @@ def decode_outline(data: bytes, start: int) -> Outline:
 #             decoding   ^ asked for, side by side   ^ not yet
 
 _BLOCK, _AHEAD = 4 << 20, 3  # at most 16 MiB a reader
+
+
+def arrows_own(*parts: bytes) -> Any:
+    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214, #49942).
+
+    docs/architecture.md, "Workarounds", says when this can go.
+    """
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    for part in parts:
+        out.write(part)
+    return out.getvalue()
 
 
 class FileObject:
@@ -234,6 +249,8 @@ class OpenFile:
         """
         import pyarrow as pa
 
+        if self.is_whole_in_memory:  # a copy, as Python's bytes are read through the interpreter, one read at a time
+            return pa.BufferReader(arrows_own(self._tail[0][1]))
         if self.fd is None or self.is_cut:
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
         return self.native_file()
@@ -424,6 +441,16 @@ class OpenFile:
     def adopt(self, outline: Outline) -> None:
         """Take an outline that was read before from a file of the same version token."""
         self._outline = outline
+
+    def footer_bytes(self) -> tuple[bytes, int]:
+        """Read the footer's bytes, once, and where they start. Raises as `footer`, of what it does not decode."""
+        with self._footer_errors():
+            return self._footer_bytes()
+
+    @property
+    def end(self) -> tuple[int, bytes]:
+        """The bytes of its end that are in memory since its footer was read, of another storage; and their offset."""
+        return self._tail[0] if self._tail else (self.size, b"")
 
     def _read_footer(self) -> Footer:
         with self._footer_errors():

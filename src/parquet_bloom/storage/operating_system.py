@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sys
 import threading
 
@@ -68,12 +67,18 @@ def free_space(target: str) -> int:
     folder = os.path.dirname(os.path.realpath(target)) or "."
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    return shutil.disk_usage(folder).free
+    return _free(folder)
+
+
+def _free(at: str | int) -> int:
+    import shutil  # for those alone who write: it loads three compressions
+
+    return shutil.disk_usage(at).free
 
 
 def require_space(target: object, needed: int, fd: int | None = None) -> None:
     """Raise StorageError if the disk of the target, or of an open file, has less than `needed` bytes free."""
-    free = free_space(str(target)) if fd is None else shutil.disk_usage(fd).free
+    free = free_space(str(target)) if fd is None else _free(fd)
     if needed > free:
         raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")
 

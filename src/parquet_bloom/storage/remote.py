@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -265,6 +268,8 @@ def _header(metadata: dict[Any, Any], name: str) -> str | None:
 #
 #    in_order      a file each      \  limits().concurrency threads each. A file's thread may wait for requests;
 #    side_by_side  a request each   /  a request's thread waits for nothing, so neither can wait for itself
+#
+# concurrent.futures is for those alone who ask other storages.
 
 _pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}  # kind -> threads, pool
 _own = threading.local()  # the kind of the pool that a thread is of
@@ -286,11 +291,15 @@ def _submit(kind: str, work: Callable[..., R], *arguments: Any) -> Future[R]:
     threads = limits().concurrency
     had = _pools.get(kind)
     if had is None or had[0] != threads:
+        from concurrent.futures import ThreadPoolExecutor
+
         had = _pools[kind] = threads, ThreadPoolExecutor(threads, f"parquet-bloom-{kind}", _mark, (kind,))
     return had[1].submit(work, *arguments)
 
 
 def _done_here(work: Callable[..., R], *arguments: Any) -> Future[R]:
+    from concurrent.futures import Future
+
     future: Future[R] = Future()
     try:
         future.set_result(work(*arguments))
@@ -311,8 +320,10 @@ def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Do one request an item; the first error, by the items' order, after the others have ended."""
-    if len(items) == 1:
-        return [work(items[0])]
+    if len(items) < 2:
+        return [work(item) for item in items]
+    from concurrent.futures import wait
+
     futures = [submit(work, item) for item in items]
     try:
         return [future.result() for future in futures]
@@ -335,6 +346,8 @@ def in_order(
     if most == 0 or getattr(_own, "kind", None) is not None:
         yield from (partial(work, item) for item in items)
         return
+    from concurrent.futures import wait
+
     ahead = limits().concurrency if most is None else min(most, limits().concurrency)
     begun: deque[Future[R]] = deque()
     rest = iter(items)
@@ -349,3 +362,43 @@ def in_order(
         running = [future for future in begun if not future.cancel()]
         if settle:
             wait(running)
+
+
+_PATIENCE_S = 0.05  # that the first result of a run waits for others
+
+
+def in_runs(work: Callable[[T], R], items: Iterable[T], most: int) -> Generator[list[Callable[[], R]], None, None]:
+    """The same functions in order, several at a time: those whose results are there, `most` at most.
+
+    For one pass over many results, while work on the next items goes on. A run ends early where the next result is not
+    there a moment after the first one. In memory are a run, and at most limits().concurrency + most / 2 results and
+    items that are worked on.
+    """
+    rest = iter(items)
+    if getattr(_own, "kind", None) is not None:
+        while some := list(islice(rest, most)):
+            yield [partial(work, item) for item in some]
+        return
+    from concurrent.futures import wait
+
+    ahead = limits().concurrency + most // 2  # threads have work while a run is looked at
+    begun: deque[Future[R]] = deque()
+    try:
+        while True:
+            run: list[Callable[[], R]] = []
+            until: float | None = None
+            while len(run) < most:
+                begun.extend(_submit("files", work, item) for item in islice(rest, ahead - len(begun)))
+                if not begun:
+                    break
+                patience = None if until is None else max(0.0, until - time.monotonic())
+                if not begun[0].done() and not wait([begun[0]], patience).done:
+                    break
+                until = until or time.monotonic() + _PATIENCE_S
+                run.append(begun.popleft().result)
+            if not run:
+                return
+            yield run
+    finally:
+        for future in begun:
+            future.cancel()

@@ -6,7 +6,6 @@ with pread(2); storage.open_file says why not mapped.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import stat
@@ -360,5 +359,7 @@ def near_names(path: str) -> str:
     except OSError:
         return ""
     stems = {os.path.splitext(one)[0]: one for one in there}
-    near = [stems[one] for one in difflib.get_close_matches(os.path.splitext(name)[0], stems, 3)]
+    from difflib import get_close_matches  # for messages alone
+
+    near = [stems[one] for one in get_close_matches(os.path.splitext(name)[0], stems, 3)]
     return f"; near names: {', '.join(os.path.join(folder, one) for one in near)}" if near else ""

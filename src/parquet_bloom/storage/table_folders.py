@@ -11,7 +11,6 @@ ones; the log holds the sizes of files too. So rows are not read, and files not 
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import logging
@@ -108,7 +107,9 @@ def _metadata(folder: Location, name: str) -> dict[str, Any] | None:
     try:
         data = store_of(folder).start_of(path, _METADATA_BYTES)
         if data[:2] == b"\x1f\x8b":  # gzip's magic, RFC 1952
-            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(_METADATA_BYTES)
+            from gzip import GzipFile
+
+            data = GzipFile(fileobj=io.BytesIO(data)).read(_METADATA_BYTES)
         metadata = json.loads(data)
     except Exception:
         return None

@@ -1,9 +1,12 @@
-"""Local files that are open together, some dozens at a time, with the last bytes of each in one buffer.
+"""Files that are open together, some dozens at a time, with the last bytes of each in one buffer.
 
     buffer   [tail of file 0][tail of file 1]...      a file of TAIL_BYTES or less is there as a whole
 
 For verdicts on many files, search.together: it expects sound files. Whatever else a file is, nothing is found out here
 about why: `open` and `outline` give None, and the caller opens that file alone, as an OpenFile, which says what it is.
+
+Tails opens local files, and reads more of them where the buffer ends. FarTails has files of other storages whose tails
+are there: each is an OpenFile, which goes on alone where its tail is not enough.
 """
 
 from __future__ import annotations
@@ -11,18 +14,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FooterError, ParquetBloomError
+from parquet_bloom.errors import DamagedFileError, FooterError, ParquetBloomError
 from parquet_bloom.format.footer import TAIL_BYTES, footer_length
 from parquet_bloom.format.joined import FAR, FILE_BITS
 from parquet_bloom.format.outline import Outline
-from parquet_bloom.storage.open_file import TAIL_GUESS, Range, decode_outline
+from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile, Range, decode_outline
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.store import open_regular
-from parquet_bloom.storage.version_token import LocalToken
+from parquet_bloom.storage.version_token import Kept, LocalToken
 
 SUPPORTED = hasattr(os, "preadv")
 # Filters and footers of small files lie in so many bytes. What is read for nothing costs more than one more read.
@@ -50,6 +56,8 @@ class TailFile:
     kept_at  where its bytes in the buffer begin, bytes from the start of the file; its size: there are none
     """
 
+    is_of_one_version = False
+
     def __init__(self, tails: Tails, data_file: DataFile, fd: int, found: os.stat_result, number: int) -> None:
         self._tails, self.data_file, self.fd, self.found, self.number = tails, data_file, fd, found, number
         self.path = str(data_file)
@@ -72,6 +80,23 @@ class TailFile:
     def is_cut(self) -> bool:
         """As OpenFile has it."""
         return os.fstat(self.fd).st_size > self.size
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it is the file that its source has seen before, if it holds its files to that."""
+        pins = self.data_file.pins
+        if pins is None:
+            return True
+        token = self.version_token
+        before: Any = pins.get(self.path)
+        if before is None:
+            facts: Kept | None
+            try:
+                facts = token.facts(self.fd)
+            except OSError:
+                facts = None
+            before = pins.setdefault(self.path, (token, facts))
+        return bool(before[0] == token)
 
     def outline(self) -> Outline:
         """Read the footer. Raises ParquetBloomError, OSError: what is wrong, OpenFile says."""
@@ -110,6 +135,8 @@ class Tails:
     most   so many may be open
     guess  bytes that are read of the end of the next file; more once a footer was longer
     """
+
+    reads_more = True
 
     def __init__(self, most: int) -> None:
         self.guess = _FIRST_GUESS
@@ -164,3 +191,75 @@ class Tails:
         """The place of the bytes in the buffer: in each file, and in the buffer: int64[2, files]."""
         kept = [file.kept_at for file in self.files]
         return np.array([kept, range(0, TAIL_GUESS * len(kept), TAIL_GUESS)], np.int64)
+
+
+# --- of other storages --------------------------------------------------------------------------
+
+
+class FarFile:
+    """A file of another storage that is open, and whose footer's bytes are in memory, among others. As a TailFile.
+
+    source  the open file; None once it is released
+    """
+
+    is_pinned = True  # whoever opened it has compared
+
+    def __init__(self, data_file: DataFile, source: OpenFile, number: int) -> None:
+        self.data_file, self.number, self.path = data_file, number, source.path
+        self.source: OpenFile = source
+        self.location, self.size, self.version_token = source.location, source.size, source.version_token
+        self.requests, self.bytes_read = source.requests, source.bytes_read
+        self.is_of_one_version = self.is_cut = False
+
+    def footer(self) -> tuple[bytes, int]:
+        """As TailFile has it."""
+        return self.source.footer_bytes()
+
+    def outline(self) -> Outline:
+        """As TailFile has it."""
+        return self.source.outline()
+
+    def adopt(self, outline: Outline) -> None:
+        """As OpenFile has it."""
+        self.source.adopt(outline)
+
+    def release(self) -> OpenFile:
+        """Let go of the open file: results are kept longer than files are."""
+        source = self.source
+        self.is_of_one_version = source.is_of_one_version
+        del self.source
+        return source
+
+
+class FarTails:
+    """Files of other storages that are decided together. Nothing more is read of them here."""
+
+    reads_more = False
+
+    def __init__(self, opened: Sequence[tuple[DataFile, OpenFile]]) -> None:
+        self.files = [FarFile(data_file, source, number) for number, (data_file, source) in enumerate(opened)]
+        self._ends = [source.end for _, source in opened]
+
+    @cached_property
+    def buffer(self) -> NDArray[np.uint8]:
+        """The tails, one behind the other: uint8[their bytes]."""
+        return np.frombuffer(b"".join([data for _, data in self._ends]), np.uint8)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Take ranges of the joined file that lie in tails. Raises DamagedFileError for others."""
+        return [self._part(address >> FILE_BITS, address & FAR - 1, length) for address, length in ranges]
+
+    def _part(self, number: int, offset: int, length: int) -> bytes:
+        start, data = self._ends[number]
+        if offset < start or offset + length > start + len(data):
+            raise DamagedFileError(self.files[number].path, f"bytes {offset} to {offset + length} are not in memory")
+        return data[offset - start : offset - start + length]
+
+    def descriptors(self) -> NDArray[np.int64]:
+        """None: int64[files]."""
+        return np.full(len(self.files), -1, np.int64)
+
+    def kept_from(self) -> NDArray[np.int64]:
+        """As Tails has it."""
+        before = accumulate((len(data) for _, data in self._ends), initial=0)
+        return np.array([[start for start, _ in self._ends], [*before][:-1]], np.int64)

@@ -26,7 +26,6 @@ time), a weak one (W/), or the one of zeros that MinIO gives what it has not has
 
 from __future__ import annotations
 
-import email.utils
 import os
 import re
 import time
@@ -185,7 +184,9 @@ def _seconds(when: object) -> int | None:
             if when[:1].isdigit():
                 when = datetime.fromisoformat(when)
             else:
-                when = email.utils.parsedate_to_datetime(when)
+                from email.utils import parsedate_to_datetime  # for those alone who ask stores
+
+                when = parsedate_to_datetime(when)
         if isinstance(when, datetime) and when.tzinfo is not None:
             return int(when.timestamp())
     return None

@@ -42,7 +42,7 @@ from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.source_rows import FileRows
-from parquet_bloom.storage.open_file import OpenFile, Range
+from parquet_bloom.storage.open_file import OpenFile, Range, arrows_own
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 
@@ -206,7 +206,7 @@ def _decode(
     footer = source.footer()
     rows = int((one.rows[:, 1] - one.rows[:, 0]).sum())
     data = compact.encode(_metadata(footer, row_group, one, (len(dictionary), len(body)), rows, field))
-    file = _arrows_own(MAGIC, dictionary, body, data, len(data).to_bytes(4, "little"), MAGIC)
+    file = arrows_own(MAGIC, dictionary, body, data, len(data).to_bytes(4, "little"), MAGIC)
     where = f"row group {row_group}, column {one.leaf.name}"
     try:
         # A data set's fragment, as everything else is read, so that types and options are the same.
@@ -216,17 +216,6 @@ def _decode(
     if table.num_rows != rows:
         raise DamagedFileError(source.path, f"{where}: pages of {rows} rows decode to {table.num_rows}")
     return table
-
-
-def _arrows_own(*parts: bytes) -> pa.Buffer:
-    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214, #49942).
-
-    docs/architecture.md, "Workarounds", says when this can go.
-    """
-    out = pa.BufferOutputStream()
-    for part in parts:
-        out.write(part)
-    return out.getvalue()
 
 
 def _metadata(

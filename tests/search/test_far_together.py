@@ -1,0 +1,532 @@
+"""Files of other storages whose tails arrive together have the results, and the requests, of each one alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from object_store import options_of, reading_by, serving
+from pyarrow import fs
+from recording_store import Answer, Asked, RecordingStore, keyed, recording
+from support.corpus import corpus_file, corpus_files
+from support.samples import random_bytes
+from support.searched import PREDICATES, fact, facts, keys, write, write_twenty
+
+import parquet_bloom
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.search import together
+from parquet_bloom.search.options import Options
+from parquet_bloom.search.search import Search
+from parquet_bloom.source.source import resolved_files
+from parquet_bloom.storage import remote
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.remote import arrow_filesystem, in_runs
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are searched alone."""
+    files: list[str] = []
+    finish = Search.finish
+
+    def counted(self: Search, source: OpenFile, data_file: DataFile) -> Any:
+        files.append(str(data_file))
+        return finish(self, source, data_file)
+
+    monkeypatch.setattr(Search, "finish", counted)
+    return files
+
+
+class Memory:
+    """Files in memory, as a file system that has no files of this machine."""
+
+    def __init__(self) -> None:
+        self.fsspec = fsspec.filesystem("memory", skip_instance_cache=True)
+        self.fsspec.store.clear()
+        self.filesystem = arrow_filesystem(self.fsspec)
+
+    def put(self, paths: list[Path]) -> list[str]:
+        for path in paths:
+            self.fsspec.pipe(f"/data/{path.name}", path.read_bytes())
+        return [f"/data/{path.name}" for path in paths]
+
+    def files(self, paths: list[Path]) -> list[DataFile]:
+        return [DataFile(name, self.filesystem) for name in self.put(paths)]
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    made = Memory()
+    yield made
+    made.fsspec.store.clear()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_twenty(tmp_path_factory.mktemp("together"))
+
+
+@pytest.fixture(params=["obstore", "pyarrow"])
+def store(request: pytest.FixtureRequest) -> Iterator[RecordingStore]:
+    with recording() as running, reading_by(request.param):
+        yield running
+
+
+def on(store: RecordingStore) -> fs.S3FileSystem:
+    return fs.S3FileSystem(**keyed(store, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1)))
+
+
+@contextmanager
+def deciding(several: bool) -> Iterator[None]:
+    """Files in runs, or one by one."""
+    fewest, together.FEWEST = together.FEWEST, 2 if several else 1 << 30
+    try:
+        yield
+    finally:
+        together.FEWEST = fewest
+
+
+def same(files: list[DataFile], predicate: Any, **options: Any) -> None:
+    several, one_by_one = (facts(files, predicate, way, **options) for way in (True, False))
+    assert several[0] == one_by_one[0]
+    assert sorted(several[1]) == sorted(one_by_one[1]), "warnings, which come when a file is searched"
+
+
+def costs(files: list[DataFile], predicate: Any, several: bool, **options: Any) -> list[Any]:
+    """What each file cost, and whether later reads are of its version."""
+    with deciding(several):
+        found = list(Search(resolved_files(files), predicate, Options(**options)))
+    return [one if isinstance(one, tuple) else (one.requests, one.bytes_read, one.of_one_version) for one in found]
+
+
+# --- equal results ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(len(PREDICATES)))
+def test_results_are_those_of_each_file_alone(folder: Path, memory: Memory, number: int, loops: str) -> None:
+    files = memory.files(sorted(folder.glob("*.parquet")))
+    predicate = PREDICATES[number](folder)
+    for options in ({}, {"use_filters": False}, {"decide_true": True}, {"nan": "largest"}):
+        same(files, predicate, **options)
+    same(files[3:], predicate)  # the first file has another schema
+    if number < 8:  # the others are errors
+        assert costs(files, predicate, True) == costs(files, predicate, False)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 4])
+def test_verdicts_are_those_of_local_files(folder: Path, memory: Memory, number: int, loops: str) -> None:
+    predicate = PREDICATES[number](folder)
+    memory.put(sorted(folder.glob("*.parquet")))
+    here, there = (
+        parquet_bloom.check(*source, predicate, **options)
+        for source, options in (((folder,), {}), (("/data",), {"filesystem": memory.fsspec}))
+    )
+    assert [one[1:5] for one in here] == [one[1:5] for one in there]
+    assert here.columns == there.columns
+
+
+def test_sound_files_are_not_searched_alone(folder: Path, memory: Memory, loops: str, alone: list[str]) -> None:
+    files = memory.files(sorted(folder.glob("*.parquet")))
+    found, _ = facts(files, "id = 5", True)
+    assert len(found) == 20
+    assert alone == [str(files[0])], "it gives the schema"
+
+
+def test_files_of_others(memory: Memory, loops: str) -> None:
+    """Every file of fixtures and corpus, among others of its kind and of other kinds."""
+    paths = [corpus_file(name) for name in corpus_files()]
+    files = []
+    for at, path in enumerate(paths):
+        memory.fsspec.pipe(f"/all/{at:03}.parquet", path.read_bytes())
+        files.append(DataFile(f"/all/{at:03}.parquet", memory.filesystem))
+    asked = 0
+    for at, file in enumerate(files):
+        try:
+            with OpenFile(file) as source:
+                leaves = [leaf for leaf in source.outline().leaves if len(leaf.path) == 1 and '"' not in leaf.name]
+        except ParquetBloomError:
+            leaves = []
+        for leaf in leaves[:2]:
+            asked += 1
+            value = "'x'" if leaf.logical == "STRING" else "5"
+            same([file, file, *files[at - 3 : at], file, *files[at + 1 : at + 3], file], f'"{leaf.name}" = {value}')
+    assert asked > 30, "the fixtures alone have so many columns"
+
+
+def damage(data: bytes, what: str) -> bytes:
+    match what:
+        case "empty":
+            return b""
+        case "cut":
+            return data[:-100]
+        case "text":
+            return b"no Parquet file at all\n" * 50
+        case "magic":
+            return data[:-4] + b"PARE"
+        case "length":
+            return data[:-8] + b"\xff\xff\xff\x7fPAR1"
+    raise AssertionError(what)
+
+
+@pytest.mark.parametrize("at", [4, 6])
+@pytest.mark.parametrize("what", ["gone", "empty", "cut", "text", "magic", "length"])
+def test_what_is_no_sound_file_is_said_as_alone(
+    folder: Path, memory: Memory, what: str, at: int, loops: str, alone: list[str]
+) -> None:
+    """Beside a file of another schema, and between two of one, which are decided together."""
+    paths = sorted(folder.glob("*.parquet"))[:9]
+    files = memory.files(paths)
+    if what == "gone":
+        memory.fsspec.rm(files[at].path)
+    else:
+        memory.fsspec.pipe(files[at].path, damage(paths[at].read_bytes(), what))
+    same(files, "id = 5")
+    alone.clear()
+    found, _ = facts(files, "id = 5", True)
+    assert [one[0] for one in found] == [str(file) for file in files]
+    assert [len(one) == 3 for one in found] == [number == at for number in range(9)], "no other file is lost"
+    assert alone == [str(files[0])]
+
+
+@pytest.mark.parametrize("at", [0, 1, 20, -1])
+def test_damaged_filters(folder: Path, memory: Memory, at: int, loops: str) -> None:
+    """A wrong header, a filter without any bit: the same warnings."""
+    from parquet_bloom.filters.locate import filter_ranges_of
+
+    paths = sorted(folder.glob("*.parquet"))[:9]
+    files = memory.files(paths)
+    for number in (2, 4, 6):
+        with OpenFile(files[number]) as source:
+            ranges = filter_ranges_of(source.outline(), 0)
+            offset, length = int(ranges.offset[0]), int(ranges.num_bytes[0])
+        data = bytearray(paths[number].read_bytes())
+        if at < 0:
+            data[offset + 10 : offset + 20 + length] = bytes(length + 10)
+        data[offset + at % 20] ^= 0x55
+        memory.fsspec.pipe(files[number].path, bytes(data))
+    same(files, "id = 5")
+    same(files, f"id IN (5, {keys(paths[4])[0]}) OR a = 'x'")
+
+
+def test_footers_that_are_kept(folder: Path, memory: Memory, loops: str) -> None:
+    files = memory.files(sorted(folder.glob("*.parquet")))
+    cache = parquet_bloom.FooterCache()
+    for number in (0, 1, 4):
+        predicate = PREDICATES[number](folder)
+        expected, _ = facts(files, predicate, False)
+        for _ in range(2):
+            assert _without_metadata(facts(files, predicate, True, cache=cache)) == _without_metadata((expected, []))
+    assert len(cache) == len(files)
+
+
+def _without_metadata(found: Any) -> Any:
+    return [one[:10] for one in found[0]]
+
+
+def test_partitions(memory: Memory, tmp_path: Path, loops: str) -> None:
+    for day in range(3):
+        for i in range(5):
+            path = write(tmp_path / f"{day}-{i}.parquet", 10 * day + i)
+            memory.fsspec.pipe(f"/table/day={day}/{i}.parquet", path.read_bytes())
+    for predicate in ("day = 1", "day = 1 AND id = 5", "day > 0 OR id = 5", "id = 5", "day = 7", "day >= 1 AND id > 0"):
+        found = []
+        for several in (True, False):
+            with deciding(several):
+                found.append(
+                    (
+                        parquet_bloom.count("/table", predicate, filesystem=memory.fsspec),
+                        parquet_bloom.prune("/table", predicate, filesystem=memory.fsspec).to_dict(),
+                        parquet_bloom.check("/table", predicate, filesystem=memory.fsspec).to_dict(),
+                    )
+                )
+        assert found[0] == found[1], predicate
+
+
+# --- many keys ------------------------------------------------------------------------------------
+
+
+def asked_for(folder: Path) -> dict[str, tuple[str, Any]]:
+    """A column and keys of it."""
+    ids, texts = keys(folder / "07.parquet"), keys(folder / "13.parquet", "a")
+    return {
+        "ids": ("id", ids[:50]),
+        "an array": ("id", pa.array([*ids[:3], *range(1000)])),
+        "none of them": ("id", [5, 6, 2**70, 1.5]),
+        "all": ("id", [*range(-300, 300), *(key for path in folder.glob("*") for key in keys(path)[:20])]),
+        "texts": ("a", [*texts[:7], "no", ""]),
+        "NULL": ("a", [None, texts[3]]),
+        "nothing": ("a", []),
+        "in some files only": ("c", ["c5", *keys(folder / "03.parquet", "c")[:2]]),
+        "another type": ("a", [5]),
+        "no such column": ("x", [5]),
+    }
+
+
+ASKED = ["ids", "an array", "none of them", "all", "texts", "NULL", "nothing", "in some files only", "another type",
+         "no such column"]  # fmt: skip
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("name", ASKED)
+def test_many_keys_have_the_hits_of_each_file_alone(
+    folder: Path, memory: Memory, name: str, far: bool, loops: str
+) -> None:
+    """Of local files too."""
+    paths = sorted(folder.glob("*.parquet"))
+    memory.put(paths)
+    column, values = asked_for(folder)[name]
+    for options in ({}, {"count_hits": True}, {"use_filters": False}):
+        for files in (paths, paths[3:]):
+            source = [f"/data/{path.name}" for path in files] if far else files
+            assert hits(source, column, values, memory.fsspec if far else None, **options), options
+
+
+def hits(source: Any, column: str, values: Any, filesystem: Any, **options: Any) -> bool:
+    """Whether files together have the hits of each one alone."""
+    found = []
+    for several in (True, False):
+        with deciding(several):
+            try:
+                pruned = parquet_bloom.prune(source, column=column, values=values, filesystem=filesystem, **options)
+                found.append(pruned.to_dict())
+            except ParquetBloomError as error:
+                found.append(str(error))
+    assert found[0] == found[1]
+    return True
+
+
+@pytest.mark.parametrize("at", [0, 1, 20, -1])
+@pytest.mark.parametrize("far", [False, True])
+def test_many_keys_and_damaged_filters(folder: Path, memory: Memory, tmp_path: Path, at: int, far: bool) -> None:
+    from parquet_bloom.filters.locate import filter_ranges_of
+
+    paths = []
+    for number, path in enumerate(sorted(folder.glob("*.parquet"))[:9]):
+        data = bytearray(path.read_bytes())
+        if number in (2, 4, 6):
+            with OpenFile(path) as source:
+                ranges = filter_ranges_of(source.outline(), 0)
+                offset, length = int(ranges.offset[0]), int(ranges.num_bytes[0])
+            if at < 0:
+                data[offset + 16 : offset + 16 + length] = bytes(length)
+            else:
+                data[offset + at] ^= 0x55
+        paths.append(tmp_path / path.name)
+        paths[-1].write_bytes(data)
+    memory.put(paths)
+    values = [5, 6, *keys(folder / "04.parquet")[:3]]
+    assert hits("/data" if far else paths, "id", values, memory.fsspec if far else None, count_hits=True)
+
+
+def test_many_keys_in_folders(memory: Memory, tmp_path: Path, loops: str) -> None:
+    for day in range(2):
+        for i in range(5):
+            path = write(tmp_path / f"{day}-{i}.parquet", 10 * day + i)
+            memory.fsspec.pipe(f"/table/day={day}/{i}.parquet", path.read_bytes())
+    some = keys(tmp_path / "1-3.parquet")[:3]
+    for column, values in (("day", [1, 5]), ("day", ["x"]), ("id", some), ("nothing", [1])):
+        assert hits("/table", column, values, memory.fsspec)
+
+
+# --- requests of an S3 API ------------------------------------------------------------------------
+
+
+def larger(folder: Path, files: int) -> list[int]:
+    """Files of 200 kB whose filters lie in the last 64 KiB, before them, or some here and some there; one id of each.
+
+    The footer of every fourth is longer than 64 KiB.
+    """
+    some = []
+    for number in range(files):
+        rng = np.random.default_rng(number)
+        table = pa.table({"id": rng.integers(0, 2**62, 4000), "pad": random_bytes(rng, 4000, 30)})
+        if number % 4 == 3:
+            table = table.replace_schema_metadata({"long": "x" * 70_000})
+        path = folder / f"{number:02}.parquet"
+        pq.write_table(table, path.with_suffix(".plain"), row_group_size=500, use_dictionary=False, compression="none")
+        fpp = (0.01, 1e-9, 0.0001)[number % 3]
+        parquet_bloom.add_filters(path.with_suffix(".plain"), path, columns=["id", "pad"], fpp=fpp, sync=False)
+        path.with_suffix(".plain").unlink()
+        some.append(int(table["id"][7].as_py()))
+    return some
+
+
+def requests(store: RecordingStore) -> Counter[Any]:
+    return Counter((one.method, one.key, one.headers.get("range")) for one in store.of_objects())
+
+
+@pytest.mark.parametrize("name", ["check", "prune", "values", "count", "read_table"])
+def test_requests_are_those_of_each_file_alone(
+    store: RecordingStore,
+    tmp_path: Path,
+    name: str,
+    folder: Path,
+    alone: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Small objects, whose filters lie in their tails, and larger ones with filters and footers before these."""
+    monkeypatch.setattr(remote, "_PATIENCE_S", 20)  # however busy the machine is, all tails of a run come
+    ids = larger(tmp_path, 12)
+    for path in tmp_path.glob("*.parquet"):
+        store.objects[f"data/larger/{path.name}"] = path.read_bytes()
+    for path in folder.glob("*.parquet"):
+        store.objects[f"data/small/{path.name}"] = path.read_bytes()
+    calls: dict[str, Callable[..., Any]] = {
+        "check": lambda source, key, **o: parquet_bloom.check(source, f"id = {key}", **o).to_dict(),
+        "prune": lambda source, key, **o: parquet_bloom.prune(source, f"id = {key}", **o).to_dict(),
+        "values": lambda source, key, **o: parquet_bloom.prune(source, column="id", values=[5, key], **o).to_dict(),
+        "count": lambda source, key, **o: parquet_bloom.count(source, f"id IN (5, {key})", **o),
+        "read_table": lambda source, key, **o: parquet_bloom.read_table(source, f"id = {key}", **o).to_pydict(),
+    }
+    for source, key in (("data/small", keys(folder / "07.parquet")[3]), ("data/larger", ids[5])):
+        found, sent = [], []
+        for several in (True, False):
+            store.asked.clear()
+            alone.clear()
+            with deciding(several):
+                found.append(calls[name](source, key, filesystem=on(store)))
+            sent.append(requests(store))
+            if several and source == "data/small":
+                assert len(alone) == 1, "all but the first"
+        assert found[0] == found[1]
+        assert sent[0] == sent[1]
+        if source == "data/small":
+            assert max(sent[0].values()) == 1, "nothing is asked twice"
+
+
+def test_one_file_is_not_there_when_its_turn_comes(store: RecordingStore, folder: Path) -> None:
+    for path in folder.glob("*.parquet"):
+        store.objects[f"data/small/{path.name}"] = path.read_bytes()
+
+    def gone(asked: Asked, answer: Answer) -> None:
+        if asked.key.endswith(("05.parquet", "11.parquet")):
+            answer.status, answer.body = 404, b"<Error><Code>NoSuchKey</Code></Error>"
+
+    store.wrong = gone
+    verdicts = parquet_bloom.check("data/small", "id = 5", filesystem=on(store))
+    assert [one.path for one in verdicts.failed] == ["data/small/05.parquet", "data/small/11.parquet"]
+    assert len({one.path for one in verdicts}) == 18
+    with pytest.raises(ParquetBloomError, match=r"05\.parquet"):
+        parquet_bloom.count("data/small", "id = 5", filesystem=on(store))
+
+
+def test_a_source_that_holds_files_to_what_they_were(store: RecordingStore, folder: Path) -> None:
+    for path in folder.glob("*.parquet"):
+        store.objects[f"data/small/{path.name}"] = path.read_bytes()
+    source = parquet_bloom.Source("data/small", filesystem=on(store))
+    assert source.check("id = 5").failed == []
+    assert source.check("id = 6").failed == []
+    store.objects["data/small/05.parquet"] = (folder / "06.parquet").read_bytes()
+    assert [one.path for one in source.check("id = 5").failed] == ["data/small/05.parquet"]
+    assert "refresh" in source.check("id = 5").failed[0].reason
+    source.refresh()
+    assert source.check("id = 5").failed == []
+
+
+def test_progress_and_early_ends(memory: Memory, folder: Path) -> None:
+    """Each file is reported, in order; whoever stops early gets what there was before."""
+    names = memory.put(sorted(folder.glob("*.parquet")))
+    seen: list[Any] = []
+    parquet_bloom.check("/data", "id = 5", filesystem=memory.fsspec, progress=seen.append)
+    assert [(one.files_done, one.path) for one in seen] == [(at, name) for at, name in enumerate(names, 1)]
+    first = next(
+        iter(Search(resolved_files([DataFile(name, memory.filesystem) for name in names]), "id = 5", Options()))
+    )
+    assert fact(first)[0] == names[0]
+
+
+def test_a_table_whose_log_excludes_some_files() -> None:
+    """Excluded ones, at the beginning, between and at the end, keep their places among the ones that are opened."""
+    deltalake = pytest.importorskip("deltalake")
+    with serving() as running, reading_by("obstore"):
+        running.client.create_bucket(Bucket="lake")
+        ids = np.random.default_rng(1).integers(0, 10**9, (12, 40))
+        for number in range(12):
+            table = pa.table(
+                {"id": ids[number], "day": [number % 3] * 40, "far": [1000 * (number in (0, 5, 6, 11))] * 40}
+            )
+            deltalake.write_deltalake("s3://lake/t", table, mode="append", storage_options=options_of(running))
+        name = "delta:" + running.uri("lake/t")
+        parquet_bloom.add_filters(name, columns=["id"])
+        one, other = ids[4][7], ids[5][1]
+        for predicate in ("day = 1", f"day <> 1 AND id = {other}", f"id IN ({one}, {other})", "day > 7", "far < 500"):
+            found = []
+            for several in (True, False):
+                with deciding(several):
+                    found.append((parquet_bloom.check(name, predicate).to_dict(), parquet_bloom.count(name, predicate)))
+            assert found[0] == found[1], predicate
+            assert found[0][0]["verdicts"] or predicate == "day > 7"
+            scan = parquet_bloom.Scan(name, predicate)
+            assert [file.file for file in scan.files] == list(scan.search.files), "in the order of the table"
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_runs_have_all_results_in_order_and_few_wait() -> None:
+    begun: list[int] = []
+
+    def work(n: int) -> int:
+        begun.append(n)
+        time.sleep(0.001 * (n % 3))
+        if n == 700:
+            raise ValueError("seven hundred")
+        return n
+
+    seen = 0
+    for run in in_runs(work, range(1000), 50):
+        assert 1 <= len(run) <= 50
+        for got in run:
+            if seen == 700:
+                with pytest.raises(ValueError, match="seven hundred"):
+                    got()
+            else:
+                assert got() == seen
+            seen += 1
+        assert len(begun) <= seen + 2 * 64
+    assert seen == 1000
+
+
+def test_a_run_does_not_wait_for_one_that_takes_long() -> None:
+    release = threading.Event()
+
+    def work(n: int) -> int:
+        if n == 5:
+            release.wait(20)
+        return n
+
+    runs = in_runs(work, range(10), 50)
+    assert [got() for got in next(runs)] == [0, 1, 2, 3, 4]
+    release.set()
+    assert [got() for run in runs for got in run] == [5, 6, 7, 8, 9]
+
+
+def test_runs_within_work_on_files_end() -> None:
+    def outer(n: int) -> int:
+        return sum(got() for run in in_runs(abs, range(10), 4) for got in run)
+
+    assert [got() for run in in_runs(outer, range(200), 20) for got in run] == [45] * 200
+
+
+def test_whatever_else_reads_open_files_reads_each(memory: Memory, folder: Path) -> None:
+    """A callable that knows nothing of several files; it gets each file open."""
+    memory.put(sorted(folder.glob("*.parquet")))
+    for source, filesystem in (("/data", memory.fsspec), (folder, None)):
+        scan = parquet_bloom.Scan(source, "id = 5", filesystem=filesystem)
+        scan.visit(lambda opened, file: (opened.path, opened.size, file.size))
+        seen = [file.visited for file in scan.files]
+        assert len(seen) == 20
+        assert all(path == str(file.file) for (path, _, _), file in zip(seen, scan.files, strict=True))
+        assert all(size == searched > 0 for _, size, searched in seen)
