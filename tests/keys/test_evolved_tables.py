@@ -186,7 +186,8 @@ def test_iceberg_files_of_the_same_names_in_a_table_that_was_made_again(
     warehouse: ice.Warehouse, tmp_path: Path
 ) -> None:
     """Files that were there before (add_files) have names of their own."""
-    index, path = tmp_path / "index", tmp_path / "plain.parquet"
+    index, path = tmp_path / "index", tmp_path / "plain/a.parquet"
+    path.parent.mkdir()
     for value in (5, 6):
         table = warehouse.create(Schema(NestedField(1, "n", LongType())))
         pq.write_table(pa.table({"n": [value, value + 10]}), path)

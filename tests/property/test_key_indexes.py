@@ -58,7 +58,7 @@ def ask(seeds: range, folder: Path) -> Iterator[tuple[Case, list[Column]]]:
             file.path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 60), 3)])
+@pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 50), 3)])
 def test_no_row_is_lost(tmp_path: Path, part: int) -> None:
     assert sum(1 for _ in ask(range(30 * part, 30 * part + 30), tmp_path)) > 20 * EACH
 
