@@ -278,6 +278,16 @@ def test_a_folder_that_moved_is_told(data: Path, tmp_path: Path) -> None:
     hold(data, tmp_path / "index")
 
 
+@pytest.mark.parametrize("root", ["data", "./data/", ".", "/", "elsewhere"])
+def test_a_root_may_be_relative(root: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    build_index("data", ["id"], "index2", root=root)
+    for source in ("data", data, Path("data"), "./data"):
+        assert note_of(source, Path("index2")) is None
+        assert same_rows(source, f"id = {key_of(data / '2.parquet')}", "index2") == 1
+    assert note_of(data, tmp_path / "index2") is None
+
+
 def test_an_index_of_other_data_is_told(data: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     write(tmp_path / "other/0.parquet", 0)

@@ -305,7 +305,9 @@ def build_index(
     _refuse_among_data(folder, where, found)
     if not dry_run and not overwrite and os.path.lexists(os.path.join(folder, NAME)):
         raise StorageError(os.path.join(folder, NAME), EXISTS)
-    top = os.fspath(root).rstrip("/") if root is not None else chosen_root(where, found)
+    top = chosen_root(where, found) if root is None else os.fspath(root).rstrip("/")
+    if root is not None and "://" not in top:
+        top = os.path.abspath(root).rstrip("/")  # as the names of local files are
     plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
     if not plan.segments:
         raise RequestError("there is no row group to index; name files that have some")
