@@ -107,3 +107,17 @@ def _as_lists(array: pa.Array) -> pa.Array:
     ends = pc.cumulative_sum(lengths)
     starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
     return pa.LargeListArray.from_arrays(starts, array.flatten(), mask=array.is_null())
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+def arrows_own(*parts: bytes) -> pa.Buffer:
+    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214, #49942).
+
+    docs/architecture.md, "Workarounds", says when this can go.
+    """
+    out = pa.BufferOutputStream()
+    for part in parts:
+        out.write(part)
+    return out.getvalue()

@@ -13,7 +13,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from parquet_bloom.errors import (
     ConflictError,
@@ -36,9 +36,6 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, proves
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 # --- outlines of footers --------------------------------------------------------------------------
 #
@@ -89,19 +86,6 @@ def decode_outline(data: bytes, start: int) -> Outline:
 _BLOCK, _AHEAD = 4 << 20, 3  # at most 16 MiB a reader
 
 
-def arrows_own(*parts: bytes) -> Any:
-    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214, #49942).
-
-    docs/architecture.md, "Workarounds", says when this can go.
-    """
-    import pyarrow as pa
-
-    out = pa.BufferOutputStream()
-    for part in parts:
-        out.write(part)
-    return out.getvalue()
-
-
 class FileObject:
     """The position of a binary file object of `size` bytes, for pyarrow.PythonFile."""
 
@@ -136,7 +120,7 @@ class ReadAhead(FileObject):
         super().__init__(size)
         self._read = read
         self._start, self._stop = (max(0, span[0]), min(span[1], size)) if span else (0, 0)
-        self._blocks: dict[int, Future[bytes]] = {}
+        self._blocks: dict[int, Any] = {}  # futures of bytes
 
     def read(self, length: int = -1) -> bytes:
         """Read so many bytes, or all that remain; fewer at the end of the file."""
@@ -250,6 +234,8 @@ class OpenFile:
         import pyarrow as pa
 
         if self.is_whole_in_memory:  # a copy, as Python's bytes are read through the interpreter, one read at a time
+            from parquet_bloom.format.arrow_types import arrows_own  # where pyarrow is there anyway
+
             return pa.BufferReader(arrows_own(self._tail[0][1]))
         if self.fd is None or self.is_cut:
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")

@@ -30,6 +30,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 from parquet_bloom.errors import DamagedFileError, FooterError, RequestError, first_line
 from parquet_bloom.filters.decode import PYARROW_ERRORS
 from parquet_bloom.format import compact
+from parquet_bloom.format.arrow_types import arrows_own
 from parquet_bloom.format.footer import MAGIC, Footer, chunk_extent
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
@@ -42,7 +43,7 @@ from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.source_rows import FileRows
-from parquet_bloom.storage.open_file import OpenFile, Range, arrows_own
+from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 
