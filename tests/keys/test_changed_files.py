@@ -288,6 +288,16 @@ def test_a_root_may_be_relative(root: str, data: Path, tmp_path: Path, monkeypat
     assert note_of(data, tmp_path / "index2") is None
 
 
+def test_links_to_the_data_are_the_data(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(data)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far/link").symlink_to(tmp_path / "link")
+    build_index(tmp_path / "link", ["id"], tmp_path / "index2")
+    for source in (data, tmp_path / "link", tmp_path / "far/link"):
+        assert note_of(source, tmp_path / "index2") is None
+        assert same_rows(source, f"id = {key_of(data / '2.parquet')}", tmp_path / "index2") == 1
+
+
 def test_an_index_of_other_data_is_told(data: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     write(tmp_path / "other/0.parquet", 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -161,4 +160,4 @@ def is_key_index(path: str) -> bool:
     """Whether a name is that of a key index."""
     from parquet_bloom.search.index import is_key_index
 
-    return os.path.isdir(path) and is_key_index(path)
+    return is_key_index(path)

@@ -307,7 +307,7 @@ def build_index(
         raise StorageError(os.path.join(folder, NAME), EXISTS)
     top = chosen_root(where, found) if root is None else os.fspath(root).rstrip("/")
     if root is not None and "://" not in top:
-        top = os.path.abspath(root).rstrip("/")  # as the names of local files are
+        top = os.path.realpath(root).rstrip("/")  # as the names of local files are
     plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
     if not plan.segments:
         raise RequestError("there is no row group to index; name files that have some")
@@ -398,6 +398,8 @@ def keep_only(folder: str, segments: Collection[str]) -> None:
             if name.partition("-")[0] not in segments:
                 with suppress(OSError):
                     os.unlink(os.path.join(path, name))
+        with suppress(OSError):
+            os.rmdir(path)  # of a column that is indexed no more
 
 
 def _refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) -> None:

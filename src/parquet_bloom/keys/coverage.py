@@ -113,14 +113,18 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
         coverage.is_of_table = manifest.identity == identity if identity else manifest.table == table
     listings = [index.listing(segment) for segment in manifest.segments]
     root = manifest.root + "/"
+    real: dict[str, str] = {}
     far: list[tuple[DataFile, int, int]] = []
     for file in found.files:
         if not file.stored:
             continue
-        # The names of most files are their paths. name_of and below would say the same, at ten times the time.
+        # The names of most files are their paths. name_of and below would say the same, at ten times the time, but of
+        # paths with links in them.
         path = file.path
         inside = file.is_local and path.startswith(root)
-        at = names.get(path[len(root) :] if inside else below(name_of(file), manifest.root))
+        at = names.get(path[len(root) :]) if inside else None
+        if at is None:
+            at = names.get(below(name_of(file, real), manifest.root))
         if at is None:
             continue
         segment, number = at

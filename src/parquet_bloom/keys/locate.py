@@ -96,10 +96,11 @@ def locate(
              rows that a table has deleted do not count
     options  see SearchOptions
 
-    returns  a table sorted by file, row group and key: `key`, `file`, `row_group`, `first_row` of the row group in the
-             file, `rows` that it has, `deletes`: whether a table has deleted rows of the file; with verify also
-             `row_numbers`, lists of rows in the file. The metadata of its schema has `parquet_bloom`: JSON with
-             covered and searched files, and the pairs that are expected to be there by chance
+    returns  a table sorted by file and row group, keys in the order of the call: `key`, `file`, `row_group`,
+             `first_row` of the row group in the file, `rows` that it has, `deletes`: whether a table has deleted rows
+             of the file; with verify also `row_numbers`, lists of rows in the file. The metadata of its schema has
+             `parquet_bloom`: JSON with covered and searched files, and the pairs that are expected to be there by
+             chance
 
     Raises UnknownColumnError, FileError; RequestError for keys that cannot be compared with the column;
     StaleIndexError for an index of other data; TableFormatError for files of a table without raw_files.

@@ -92,7 +92,8 @@ class Plan:
 
 def root_of(files: Sequence[DataFile]) -> str:
     """The folder or URI that all files lie below, as their names have it; "" for none."""
-    folders = [name_of(one).rpartition("/")[0] for one in files]
+    real: dict[str, str] = {}
+    folders = [name_of(one, real).rpartition("/")[0] for one in files]
     if not folders:
         return ""
     first, *others = [folder.split("/") for folder in dict.fromkeys(folders)]
@@ -103,12 +104,17 @@ def root_of(files: Sequence[DataFile]) -> str:
     return "/".join(first[:shared])
 
 
-def name_of(file: DataFile) -> str:
-    """The name of a file in any folder: a local path from the root, with slashes, or a URI."""
+def name_of(file: DataFile, real: dict[str, str]) -> str:
+    """The name of a file, however its folder was named: a local path from the root, with slashes, or a URI.
+
+    real  of this call: folders as they are named, and where links lead
+    """
     if not file.is_local:
         return store_of(file).names(file)[0]
-    path = file.path if os.path.isabs(file.path) else os.path.abspath(file.path)
-    return path if os.sep == "/" else path.replace(os.sep, "/")
+    folder, name = os.path.split(os.path.abspath(file.path))
+    if folder not in real:
+        real[folder] = os.path.realpath(folder)
+    return os.path.join(real[folder], name).replace(os.sep, "/")
 
 
 def below(name: str, root: str) -> str:
@@ -146,6 +152,7 @@ def plan_of(
             token = source.lasting_token(wait=True) or [source.size, str(source.version_token)]
             return file, source.outline(), token
 
+    real: dict[str, str] = {}
     local = all(one.is_local for one in files)
     for result in in_order(footer, files, 0 if local else None):
         file, found_outline, token = result()
@@ -180,7 +187,7 @@ def plan_of(
         if any((one < 0).any() for one in values.values()):
             raise DamagedFileError(file, "a column chunk has no number of values")
         known = {n: statistics_of(found_outline, leaf) for n, leaf in leaves.items()}
-        listed = ListedFile(below(name_of(file), root), 0, found_outline.rows.copy(), values, known)
+        listed = ListedFile(below(name_of(file, real), root), 0, found_outline.rows.copy(), values, known)
         planned.append(PlannedFile(file, schema_bytes(elements), leaves, listed, token))
     by_kind: dict[tuple[Any, ...], list[PlannedFile]] = {}
     for one in planned:
@@ -225,7 +232,7 @@ def chosen_root(where: CallSource, found: ResolvedSource) -> str:
     """The root of names: a folder that was named alone, else the folder that all files lie in."""
     many = several(where.paths)
     if len(many) == 1 and isinstance(many[0], str | os.PathLike) and not found.has_log:
-        path = os.path.abspath(os.fspath(many[0]))
+        path = os.path.realpath(os.fspath(many[0]))
         if os.path.isdir(path) and all(one.is_local for one in found.files):
             return path.rstrip("/")
     return root_of([one for one in found.files if one.stored])

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.arguments import refuse_unknown
-from parquet_bloom.errors import ConflictError, FileError, RequestError, StaleIndexError
+from parquet_bloom.errors import ConflictError, FileError, RequestError, StaleIndexError, StorageError
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.keys.build import (
@@ -108,6 +108,8 @@ def update_index(
     refuse_unknown("update_index", options, ReadOptions)
     begun = time.perf_counter()
     folder = os.path.abspath(local_target(index))
+    if not os.path.isfile(os.path.join(folder, NAME)):
+        raise StorageError(folder, f"is no key index, which has a {NAME}; parquet-bloom index build makes one")
     for left in reversed(range(_TRIES)):
         found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
         found.raise_failed()
@@ -132,7 +134,7 @@ def _updated(folder: str, found: ResolvedSource, threads: int, progress: Progres
     tokens = _recognised(index, coverage, found)
     alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens)
     if found.files and not alive and old.files and not coverage.is_of_table:
-        raise StaleIndexError(index.path, f"knows none of these files ({coverage.reason}); build it again over them")
+        raise StaleIndexError(index.path, coverage.reason)
     new = [file for file in found.files if file.stored and coverage.at.get(id(file)) not in alive]
     report.kept, report.recognised, report.gone = len(alive), len(tokens), len(index.names.keys() - {""}) - len(alive)
     # 2. A segment of the new ones.
