@@ -17,6 +17,7 @@ from pyarrow import fs
 from werkzeug.serving import make_server
 
 KEY, SECRET, REGION = "tests-key", "tests-secret", "us-east-1"
+LOOK_S = 0.05  # how often the server looks whether it is to end; by default half a second, which each module waits
 
 
 @dataclass
@@ -228,7 +229,7 @@ def serving() -> Iterator[ObjectStore]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, _Counting(create_backend_app("s3"), wire), True)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True)
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     try:

@@ -21,6 +21,8 @@ from xml.sax.saxutils import escape
 
 NOTHING = b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><KeyCount>0</KeyCount></ListBucketResult>'
 
+LOOK_S = 0.01  # how often a server looks whether it is to end: each test of one waits so long, by default half a second
+
 
 @dataclass
 class Asked:
@@ -165,7 +167,7 @@ def recording(certificate: Path | None = None) -> Iterator[RecordingStore]:
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     store.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True)
     thread.start()
     try:
         yield store
