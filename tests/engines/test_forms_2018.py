@@ -59,10 +59,10 @@ def test_inspect_knows_the_form(ours: Path) -> None:
 @pytest.mark.parametrize("column", SOME)
 def test_check_uses_them(ours: Path, column: str) -> None:
     """No stored value is denied, nearly all others are."""
-    absent = [skipped_by_check(ours, column, value.sql) for value in spelled(NOT_STORED[column])[:15]]
+    absent = [skipped_by_check(ours, column, value.sql) for value in spelled(NOT_STORED[column])[:10]]
     assert sum(map(sum, absent)) >= 0.9 * 3 * len(absent)
     for group, table in enumerate(STORED):
-        for value in spelled(table[column])[:10]:
+        for value in spelled(table[column])[:5]:
             assert not skipped_by_check(ours, column, value.sql)[group], value
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from engines import made
 from engines.asking import duckdb
-from parquet_bloom import add_filters, check
+from parquet_bloom import FooterCache, add_filters, check
 from parquet_bloom.errors import RequestError
 
 KEY = "123e4567-e89b-12d3-a456-426614174000"
@@ -65,6 +65,7 @@ LITERALS = [
 ]  # fmt: skip
 
 COLUMNS = made.boundaries()[0].column_names
+_FOOTERS = FooterCache()
 Ask = Callable[[str, str], set[int]]
 
 # Where check says "no value of this type equals it", as SQL does, and an engine rounds the literal first.
@@ -103,7 +104,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def _skipped(path: Path, text: str) -> list[bool]:
     """Which row groups check skips; a literal that it refuses for the column skips none."""
     try:
-        return [verdict.skipped for verdict in check(path, text)]
+        return [verdict.skipped for verdict in check(path, text, cache=_FOOTERS)]
     except RequestError:
         return []
 

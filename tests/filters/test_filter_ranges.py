@@ -151,10 +151,10 @@ def test_every_fixture_and_file_of_the_corpus(name: str, way: str) -> None:
 def test_filters_of_every_form_and_size(spec: str, way: str, tmp_path: Path) -> None:
     path = write_keys(tmp_path / "keys.parquet", write_page_index=True)
     fits = 0
-    for fpp in (0.5, 0.01, 1e-9):
+    for fpp in (0.5, 1e-9):
         parquet_bloom.add_filters(path, in_place=True, replace=True, fpp=fpp, spec=spec, sync=False, columns=["*"])
         with opened(path, way) as source:
-            fits += hold_together(source, random.Random(0), probes=40)
+            fits += hold_together(source, random.Random(fpp), probes=20)
     assert (fits > 0) == (spec == "final"), "only these have a length, and a header that it tells"
 
 
@@ -243,7 +243,7 @@ def damage(rng: random.Random, metadata: FileMetaData, body: bytearray) -> None:
                 body[at] = rng.choice((rng.randrange(256), body[at] ^ 1 << rng.randrange(8)))
 
 
-DAMAGES = 80  # of each placement and way; all others in each
+DAMAGES = 40  # of each placement and way; all others in each
 
 
 @pytest.mark.parametrize("placement", ["footer", "chunk-start"])

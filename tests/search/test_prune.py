@@ -59,14 +59,16 @@ def test_never_loses_a_key(fixtures: list[Path], name: str) -> None:
     column, kind = made.quoted(name), STORED[0].schema.field(name).type
     stored = [v for table in STORED for v in table[name] if v.is_valid]
     others = [v for v in ELSEWHERE[name] if v.is_valid]
-    chosen = [[v] for v in rng.sample(stored, 6)]
-    chosen += [[*rng.sample(stored, rng.randrange(4)), *rng.sample(others, 5), pa.scalar(None, kind)] for _ in range(6)]
+    chosen = [[v] for v in rng.sample(stored, 4)]
+    chosen += [[*rng.sample(stored, rng.randrange(4)), *rng.sample(others, 5), pa.scalar(None, kind)] for _ in range(4)]
     for scalars in chosen:
         values = [scalar.as_py() for scalar in scalars]
         wanted = set(holding(STORED, name, values))
-        for path in fixtures:
-            if name != "time_ns":  # Python's times have no nanoseconds, so that a list cannot ask for them
+        for i, path in enumerate(fixtures, len(values)):
+            # Every second time; Python's times have no nanoseconds, so that a list cannot ask for them.
+            if i % 2 and name != "time_ns":
                 assert wanted <= set(kept(path, column, values)), f"{path.name}: {values}"
+                continue
             array = pa.chunked_array([pa.concat_arrays([pa.repeat(s, 1) for s in scalars])])
             assert wanted <= set(kept(path, column, array)), f"{path.name}: {array}"
 
