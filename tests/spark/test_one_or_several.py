@@ -77,7 +77,7 @@ def test_one_column_is_a_list_of_one(spark: Any, two: Path, name: str) -> None:
     assert call(spark, [str(two)], ["ab", "c"]) != of_list, "the name is heeded"
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate([*CALLS, *WITHOUT_COLUMNS]))
+@pytest.mark.parametrize(("number", "name"), [*enumerate([*CALLS, *WITHOUT_COLUMNS])])
 def test_one_path_is_a_list_of_one(
     spark: Any, two: Path, number: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
