@@ -26,7 +26,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-gc.disable()  # until all is collected: imports and fifteen thousand tests leave little garbage, and are looked through again and again
+gc.disable()  # until all is collected: imports and tests stay, and would be looked through again and again
 
 
 def pytest_collection_finish() -> None:
