@@ -73,6 +73,13 @@ FORMS = [("final", "footer"), ("final", "chunk-start"), ("parquet-41", None)]
 SURE = {name for name in READABLE if Path(name).name.split(".")[0] in UNDECODABLE | UNMOVABLE or name == LARGE}
 
 
+def marks_of(i: int, name: str) -> list[pytest.MarkDecorator]:
+    """Of the files about which nothing special is known each third is quick."""
+    if name == LARGE:
+        return [pytest.mark.slow]
+    return [] if name in SURE or i % 3 == 0 else [pytest.mark.more]
+
+
 @pytest.fixture
 def memory() -> Iterator[Callable[[], object]]:
     """Allow to decode pages of gigabytes."""
@@ -84,7 +91,7 @@ def memory() -> Iterator[Callable[[], object]]:
 @pytest.mark.parametrize(
     ("name", "spec", "placement"),
     [
-        pytest.param(name, spec, placement, marks=[pytest.mark.slow] if name == LARGE else [])
+        pytest.param(name, spec, placement, marks=marks_of(i, name))
         for i, name in enumerate(READABLE)
         for spec, placement in FORMS
         if placement == "footer" or name in SURE or i % 2 == (spec == "final")  # of every second file the other form

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.repeats import some_then_more
 
 import parquet_bloom
 from engines import made, ordered
@@ -141,13 +142,13 @@ def compared(name: str, tables: Sequence[pa.Table]) -> list[str]:
 ORDERED = [name for name in made.flat(FIXTURES[0]) if name not in (*NO_ORDER, "boolean")]
 
 
-@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("name", some_then_more(ORDERED))
 def test_every_type(fixtures: Both, name: str) -> None:
     for text in compared(name, FIXTURES)[ORDERED.index(name) % 2 :: 2]:  # of every second column the others
         fixtures.agree(text)
 
 
-@pytest.mark.parametrize("name", EDGES[0].column_names)
+@pytest.mark.parametrize("name", some_then_more(EDGES[0].column_names))
 def test_edges(edges: Both, name: str) -> None:
     for text in compared(name, EDGES)[EDGES[0].column_names.index(name) % 2 :: 2]:
         edges.agree(text)
@@ -161,7 +162,7 @@ def by_row(connection: DuckDB, tmp_path_factory: pytest.TempPathFactory) -> Both
     return written(ordered.row_groups(), tmp_path_factory.mktemp("ordered"), connection)
 
 
-@pytest.mark.parametrize("text", ordered.texts())
+@pytest.mark.parametrize("text", some_then_more(ordered.texts()))
 def test_by_hand(by_row: Both, text: str) -> None:
     by_row.agree(text)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 from support.corpus import corpus_file, corpus_files, fixture_files
+from support.repeats import some_then_more
 from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
@@ -137,7 +138,7 @@ def probe_lists(leaf: Leaf, n: int, rng: random.Random, probes: int) -> Iterator
 # --- sound files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*fixture_files(), *corpus_files()])
+@pytest.mark.parametrize("name", some_then_more([*fixture_files(), *corpus_files()]))
 def test_every_fixture_and_file_of_the_corpus(name: str, way: str) -> None:
     with opened(corpus_file(name), way) as source:
         try:

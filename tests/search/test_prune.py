@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engines import made, ordered
+from support.repeats import some_then_more
 from support.samples import case_id
 
 from parquet_bloom import add_filters, prune
@@ -52,7 +53,7 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return files(tmp_path_factory.mktemp("fixtures"), STORED)
 
 
-@pytest.mark.parametrize("name", [name for name in made.flat(FIXTURES[0]) if name not in NO_KEYS])
+@pytest.mark.parametrize("name", some_then_more(name for name in made.flat(FIXTURES[0]) if name not in NO_KEYS))
 def test_never_loses_a_key(fixtures: list[Path], name: str) -> None:
     """Each stored value alone, and random mixtures of stored values and others, as lists and as arrays."""
     rng = random.Random(name)
