@@ -26,8 +26,12 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+gc.disable()  # until all is collected: imports and tests stay, and would be looked through again and again
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests stay until the end: the garbage collector passes over them, half a second each time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

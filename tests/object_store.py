@@ -14,9 +14,10 @@ import boto3
 from botocore.config import Config
 from moto.server import create_backend_app
 from pyarrow import fs
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 KEY, SECRET, REGION = "tests-key", "tests-secret", "us-east-1"
+LOOK_S = 0.05  # how often the server looks whether it is to end; by default half a second, which each module waits
 
 
 @dataclass
@@ -128,6 +129,10 @@ class _Counting:
         return {k.lower(): v for k, v in told.items()}.get("etag") == environ["HTTP_IF_MATCH"]
 
 
+class _Handler(WSGIRequestHandler):
+    disable_nagle_algorithm = True  # a body follows its headers at once, not when the client has confirmed those: 40 ms
+
+
 class _Input:
     def __init__(self, stream: Any, request: Request) -> None:
         self._stream, self._request = stream, request
@@ -226,9 +231,9 @@ def serving() -> Iterator[ObjectStore]:
     """A store on loopback. It leaves no bucket: all stores of a process are one to moto, whatever their addresses."""
     wire = Wire()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, _Counting(create_backend_app("s3"), wire), True)
+    server = make_server("127.0.0.1", 0, _Counting(create_backend_app("s3"), wire), True, request_handler=_Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True)
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     try:

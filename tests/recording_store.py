@@ -21,6 +21,8 @@ from xml.sax.saxutils import escape
 
 NOTHING = b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><KeyCount>0</KeyCount></ListBucketResult>'
 
+LOOK_S = 0.01  # how often a server looks whether it is to end: each test of one waits so long, by default half a second
+
 
 @dataclass
 class Asked:
@@ -121,6 +123,7 @@ def etag(data: bytes) -> str:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body follows its headers at once, not when the client has confirmed those: 40 ms
     store: RecordingStore
 
     def log_message(self, *_: object) -> None:
@@ -165,7 +168,7 @@ def recording(certificate: Path | None = None) -> Iterator[RecordingStore]:
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     store.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True)
     thread.start()
     try:
         yield store

@@ -62,7 +62,7 @@ def served(folder: Path, site: str = "") -> Iterator[str]:
     """The address of a server of this folder; `site` is the folder in it that holds the site."""
     handler = functools.partial(type("Handler", (Quiet,), {"site": site}), directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
         server.shutdown()
 

@@ -16,9 +16,9 @@ from parquet_bloom.errors import DamagedFileError
 
 
 def write(path: Path) -> Path:
-    """1,300 row groups: mostly a few values, some thousands, none, only nulls; numbers, texts, floats, a list."""
+    """600 row groups: mostly a few values, some thousands, none, only nulls; numbers, texts, floats, a list."""
     rng = np.random.default_rng(5)
-    sizes = rng.choice([1, 2, 5, 30, 300], 1300, p=[0.4, 0.3, 0.2, 0.08, 0.02])
+    sizes = rng.choice([1, 2, 5, 30, 300], 600, p=[0.4, 0.3, 0.2, 0.08, 0.02])
     schema = pa.schema([("n", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("l", pa.list_(pa.int32()))])
     with pq.ParquetWriter(path, schema, use_dictionary=["s"]) as writer:
         for i, n in enumerate(sizes.tolist()):

@@ -226,10 +226,12 @@ def test_what_is_no_table(warehouse: Warehouse) -> None:
         pb.add_filters(f"{NAME}@{snapshot}", catalog_properties=warehouse.properties)
 
 
-@pytest.mark.parametrize("way", ["new-path", "same-path"])
 @pytest.mark.parametrize(
-    "place", ["wh", "./wh", "{root}/wh", "{root}//wh", "{root}/x/../wh", "file:{root}/wh", "file://{root}//w h%20x"]
-)
+    ("place", "way"),
+    [("wh", "new-path"), ("./wh", "same-path"), ("{root}/wh", "new-path"), ("{root}//wh", "same-path"),
+     ("{root}/x/../wh", "new-path"), ("file:{root}/wh", "same-path"), ("file://{root}//w h%20x", "new-path"),
+     ("file://{root}//w h%20x", "same-path")],
+)  # fmt: skip
 def test_a_table_may_lie_below_a_path_of_any_spelling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, way: Any
 ) -> None:

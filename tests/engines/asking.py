@@ -11,14 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from parquet_bloom import check
+from parquet_bloom import FooterCache, check
+
+_FOOTERS = FooterCache()  # a file is asked hundreds of times, and its footer read once
 
 
 def skipped_by_check(path: Path, column: str, sql: str) -> list[bool]:
     """Our verdict a row group; `column` as SQL writes it."""
-    verdicts = check(path, f"{column} = {sql}")
+    verdicts = check(path, f"{column} = {sql}", cache=_FOOTERS)
     if any("is a list" in reason for _, reason in verdicts.unused):
-        verdicts = check(path, f"list_contains({column}, {sql})")
+        verdicts = check(path, f"list_contains({column}, {sql})", cache=_FOOTERS)
     return [verdict.skipped for verdict in verdicts]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.repeats import some_then_more
 
 from engines import made
 from engines.asking import DataFusion, duckdb, skipped_by_check
@@ -95,14 +96,14 @@ def of_duckdb(tables: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) 
 
 
 class TestSameData:
-    @pytest.mark.parametrize("column", FLAT)
+    @pytest.mark.parametrize("column", some_then_more(FLAT))
     def test_pyarrow(self, ours: Path, of_pyarrow: Path, column: str) -> None:
         for group in range(3):
             key = group, made.quoted(column)
             mine, theirs = at_equal_size(bitset(ours, key), bitset(of_pyarrow, key))
             assert mine == theirs, f"row group {group}"
 
-    @pytest.mark.parametrize("column", IN_DUCKDB)
+    @pytest.mark.parametrize("column", some_then_more(IN_DUCKDB))
     def test_duckdb(self, ours: Path, of_duckdb: Path, column: str) -> None:
         for group in range(3):
             key = group, made.quoted(column)

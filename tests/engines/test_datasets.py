@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import some_then_more
 
 import parquet_bloom
 from engines import floats, made, ordered
@@ -66,18 +67,18 @@ def ieee(text: str) -> list[int]:
 TEXTS = [*floats.texts("x"), *floats.texts("f")]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", some_then_more(TEXTS))
 def test_duckdb(path: Path, connection: DuckDB, text: str) -> None:
     assert in_duckdb(connection, text, parquet_bloom.dataset(path, text)) == in_duckdb(connection, text)
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", some_then_more(TEXTS))
 def test_duckdb_over_a_data_set_of_all_rows(path: Path, connection: DuckDB, text: str) -> None:
     """DuckDB hands its filter over, which chooses row groups then: it finds what it finds in pyarrow's own data set."""
     assert in_duckdb(connection, text, parquet_bloom.dataset(path)) == in_duckdb(connection, text, ds.dataset(path))
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", some_then_more(TEXTS))
 def test_polars(path: Path, text: str) -> None:
     """Polars hands its filter to pyarrow's scanner, where it is IEEE's; over the rows it is its own.
 
@@ -92,7 +93,7 @@ def test_polars(path: Path, text: str) -> None:
     assert in_polars(rows, text) == in_polars(polars.from_arrow(pa.concat_tables(floats.row_groups())).lazy(), text)
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", some_then_more(TEXTS))
 def test_our_own_rows(path: Path, text: str) -> None:
     """read_table and count go by IEEE, as pyarrow does, but lose no row where pyarrow's scanner does."""
     if "nan" in text:

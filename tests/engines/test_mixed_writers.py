@@ -109,7 +109,7 @@ FIRST = [(column, "pyarrow") for column in COLUMNS] + [
 def test_every_writers_file_is_skipped_by_the_same_literals(files: dict[str, Path], column: str, first: str) -> None:
     order = [first, *(writer for writer in WRITERS if writer != first)]
     paths = [files[writer] for writer in order]
-    for i in ASKED:
+    for turn, i in enumerate(ASKED, FIRST.index((column, first))):
         text, value = text_of(column, i), COLUMNS[column][1](i)
         rows = stored(column, i)
         holders = {WRITERS[row // ROWS] for row in rows}
@@ -117,15 +117,18 @@ def test_every_writers_file_is_skipped_by_the_same_literals(files: dict[str, Pat
         verdicts = parquet_bloom.check(paths, text)
         assert {v.path for v in verdicts if not v.skipped} == kept, text
         assert not verdicts.failed
-        assert {path for path, _ in parquet_bloom.prune(paths, text)} == kept, text
-        assert {path for path, _ in parquet_bloom.prune(paths, column=column, values=[value])} == kept, text
+        named = {"column": column, "values": [value]} if turn % 2 else {"predicate": text}
+        assert {path for path, _ in parquet_bloom.prune(paths, **named)} == kept, text
         if column == "uid":
             continue  # pyarrow makes no uuid of Polars' bytes
-        assert parquet_bloom.read_table(paths, text, columns=["row"])["row"].to_pylist() == sorted(
-            rows, key=lambda row: order.index(WRITERS[row // ROWS])
-        )
-        assert parquet_bloom.count(paths, text) == len(rows)
-        assert set(rows) <= set(parquet_bloom.dataset(paths, text).to_table(columns=["row"])["row"].to_pylist())
+        if turn % 3 == 0:
+            assert parquet_bloom.read_table(paths, text, columns=["row"])["row"].to_pylist() == sorted(
+                rows, key=lambda row: order.index(WRITERS[row // ROWS])
+            )
+        elif turn % 3 == 1:
+            assert parquet_bloom.count(paths, text) == len(rows)
+        else:
+            assert set(rows) <= set(parquet_bloom.dataset(paths, text).to_table(columns=["row"])["row"].to_pylist())
 
 
 @pytest.mark.parametrize("column", ["text", "i64", "u32", "f64", "dec18", "day", "time", "ts", "ts_ns", "at"])
@@ -314,7 +317,7 @@ def test_no_row_is_lost_between_any_two_types(tmp_path: Path) -> None:
             except pa.ArrowException:
                 continue
             batch = rows.combine_chunks().to_batches()[0]
-            for text, tree in (trees[(asked + at) % 3][at] for at in range(len(LITERALS))):
+            for text, tree in (trees[(asked + at) % 3][at] for at in range(asked % 2, len(LITERALS), 2)):
                 try:
                     keep = row_filter(tree, schema)
                     verdicts = parquet_bloom.check([there, here], tree)[-groups:]
@@ -325,5 +328,5 @@ def test_no_row_is_lost_between_any_two_types(tmp_path: Path) -> None:
                 assert not lost, f"{text} over {first}, {here.name}: rows {lost}"
                 asked += 1
                 skipped += any(v.skipped for v in verdicts)
-    assert asked > 1500, asked
-    assert skipped > 300, skipped
+    assert asked > 750, asked
+    assert skipped > 150, skipped

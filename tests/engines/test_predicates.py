@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.repeats import some_then_more
 
 import parquet_bloom
 from engines import made, ordered
@@ -49,6 +50,7 @@ class Both:
     """A file, and one connection to ask DuckDB of it."""
 
     path: Path
+    source: parquet_bloom.Source
     starts: tuple[int, ...]
     asked: DuckDB
     floats: frozenset[str]
@@ -59,13 +61,14 @@ class Both:
 
     def agree(self, text: str) -> None:
         wanted = self.rows(text)
-        ours = parquet_bloom.read_table(self.path, filters=text, columns=["row"])["row"].to_pylist()
+        ours = self.source.read_table(filters=text, columns=["row"])["row"].to_pylist()
         assert sorted(ours) == wanted, f"{text}: rows differ from DuckDB's"
         assert ours == wanted, f"{text}: not in the order of the file"
-        assert parquet_bloom.count(self.path, text) == len(wanted), text
+        if len(text) % 2:  # half of them
+            assert self.source.count(text) == len(wanted), text
         holding = {sum(row >= start for start in self.starts) - 1 for row in wanted}
         for nan in ("ieee", "largest") if self.floats & named_in(text) else ("ieee",):
-            kept = {v.row_group for v in parquet_bloom.check(self.path, text, nan=nan) if not v.skipped}
+            kept = {v.row_group for v in self.source.check(text, nan=nan) if not v.skipped}
             assert holding <= kept, f"{text}: a row group with rows was skipped, nan={nan!r}"
 
 
@@ -82,7 +85,7 @@ def written(tables: Sequence[pa.Table], folder: Path, asked: DuckDB) -> Both:
     # DuckDB reads the file once: what its filters leave out of a scan is for test_verdicts.
     asked.connection.execute(f"CREATE TABLE \"{folder.name}\" AS FROM '{ours}'")
     floats = frozenset(field.name for field in tables[0].schema if pa.types.is_floating(field.type))
-    return Both(ours, tuple(starts), asked, floats)
+    return Both(ours, parquet_bloom.Source(ours), tuple(starts), asked, floats)
 
 
 @pytest.fixture(scope="module")
@@ -139,15 +142,15 @@ def compared(name: str, tables: Sequence[pa.Table]) -> list[str]:
 ORDERED = [name for name in made.flat(FIXTURES[0]) if name not in (*NO_ORDER, "boolean")]
 
 
-@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("name", some_then_more(ORDERED))
 def test_every_type(fixtures: Both, name: str) -> None:
-    for text in compared(name, FIXTURES):
+    for text in compared(name, FIXTURES)[ORDERED.index(name) % 2 :: 2]:  # of every second column the others
         fixtures.agree(text)
 
 
-@pytest.mark.parametrize("name", EDGES[0].column_names)
+@pytest.mark.parametrize("name", some_then_more(EDGES[0].column_names))
 def test_edges(edges: Both, name: str) -> None:
-    for text in compared(name, EDGES):
+    for text in compared(name, EDGES)[EDGES[0].column_names.index(name) % 2 :: 2]:
         edges.agree(text)
 
 
@@ -159,7 +162,7 @@ def by_row(connection: DuckDB, tmp_path_factory: pytest.TempPathFactory) -> Both
     return written(ordered.row_groups(), tmp_path_factory.mktemp("ordered"), connection)
 
 
-@pytest.mark.parametrize("text", ordered.texts())
+@pytest.mark.parametrize("text", some_then_more(ordered.texts()))
 def test_by_hand(by_row: Both, text: str) -> None:
     by_row.agree(text)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import some_then_more
 from support.samples import same_rows
 
 import parquet_bloom
@@ -72,7 +73,7 @@ FILTERS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("filters", FILTERS, ids=str)
+@pytest.mark.parametrize("filters", some_then_more(FILTERS), ids=str)
 def test_one_file(path: Path, filters: Any) -> None:
     assert_same(path, filters)
     assert_same(path, filters, ["s", "person", "day"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.repeats import some_then_more
 
 from engines import made
 from engines.asking import DataFusion, DuckDB, duckdb, skipped_by_check
@@ -87,11 +88,13 @@ def disagreements(asked: DuckDB, path: Path, column: str, tables: Any, absent: p
 
 
 class TestDuckDB:
-    @pytest.mark.parametrize("column", [c for c in COLUMNS if c not in ("float16", *DUCKDB_ASKS_NOT)])
+    @pytest.mark.parametrize("column", some_then_more(c for c in COLUMNS if c not in ("float16", *DUCKDB_ASKS_NOT)))
     def test_agrees_over_random_values(self, asked: DuckDB, ours: dict[str, Path], column: str) -> None:
         assert disagreements(asked, ours["random"], column, STORED, NOT_STORED) == []
 
-    @pytest.mark.parametrize("column", [c for c in EDGES[0].column_names if c not in ("float16", *DUCKDB_ASKS_NOT)])
+    @pytest.mark.parametrize(
+        "column", some_then_more(c for c in EDGES[0].column_names if c not in ("float16", *DUCKDB_ASKS_NOT))
+    )
     def test_agrees_at_the_edges_of_types(self, asked: DuckDB, ours: dict[str, Path], column: str) -> None:
         assert disagreements(asked, ours["edges"], column, EDGES) == []
 
@@ -106,7 +109,7 @@ class TestDuckDB:
         assert not any(any(asked.excludes(ours["random"], column, value.duckdb)) for value in values)
         assert any(all(skipped_by_check(ours["random"], column, value.sql)) for value in values)
 
-    @pytest.mark.parametrize("column", COLUMNS)
+    @pytest.mark.parametrize("column", some_then_more(COLUMNS))
     def test_finds_every_row(self, asked: DuckDB, ours: dict[str, Path], column: str) -> None:
         """Real queries, not probes: as many rows as Arrow counts in the tables."""
         for value, (_, rows) in list(counts(pa.concat_tables(STORED)[column]).items())[:FEW]:
@@ -209,7 +212,7 @@ class TestDataFusion:
             pruned.add(by_filters)
         assert {2, 3} & pruned, "it prunes nothing, so nothing was compared"
 
-    @pytest.mark.parametrize("column", [c for c in COLUMNS if c not in DATAFUSION_ASKS])
+    @pytest.mark.parametrize("column", some_then_more(c for c in COLUMNS if c not in DATAFUSION_ASKS))
     def test_asks_no_filter_or_agrees(self, asked_datafusion: DataFusion, ours: dict[str, Path], column: str) -> None:
         """DataFusion 55 asks none of INT8 and INT16, dates, times, timestamps and UUID, whoever wrote them."""
         for value, scalar, rows in probes(column, 2):

@@ -58,6 +58,7 @@ class WrongStore:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body follows its headers at once
     store: WrongStore
     behind: int
 

@@ -17,6 +17,7 @@ from naive import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, MAP, SET, ST
 from naive import thrift_struct as struct_bytes
 from naive import thrift_value as value_bytes
 from support.corpus import corpus_file, footer_bytes, footer_files, others_files
+from support.repeats import some_then_more
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError
@@ -42,7 +43,7 @@ def footer_of(name: str) -> bytes:
 # --- footers that other programs wrote --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", footer_files())
+@pytest.mark.parametrize("name", some_then_more(footer_files()))
 def test_an_unchanged_footer_encodes_to_its_bytes(name):
     data = footer_of(name)
     for template in TEMPLATES:
@@ -52,7 +53,7 @@ def test_an_unchanged_footer_encodes_to_its_bytes(name):
         assert (again.encode(), end) == (node.encode(), used + 2), "a struct may begin anywhere"
 
 
-@pytest.mark.parametrize("name", footer_files())
+@pytest.mark.parametrize("name", some_then_more(footer_files()))
 def test_the_lenient_reader_reads_what_the_bindings_read(name):
     data = footer_of(name)
     found = compact.decode_leniently(FileMetaData, data)

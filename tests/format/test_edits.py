@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from naive import BINARY, DOUBLE, GROUPS, I32, I64, INNER, LIST, MAP, PAIRS, STRUCT, TRUE, UNKNOWN, UUID, thrift_struct
 from naive import made_footer as made
 from support.corpus import corpus_file, footer_bytes, footer_files
+from support.repeats import some_then_more
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
@@ -123,7 +124,7 @@ STEPS = [(4, 1000), (700, 33), (5000, 1), (40_000, 70_000), (200_000, 3)]
 SHIFT, UNSHIFT = moves_of([(b - a, n, 0) for (a, _), (b, n) in pairwise([(4, 0), *STEPS])])
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", some_then_more(FILES))
 def test_moving_there_and_back_gives_the_footer_back(name):
     data = footer_of(name)
     moved = both_ways(lambda d: edit_footer(d, FooterEdit(SHIFT)), data)
@@ -136,7 +137,7 @@ def test_moving_there_and_back_gives_the_footer_back(name):
             assert b.meta_data is None or b.meta_data.data_page_offset == SHIFT(a.meta_data.data_page_offset)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", some_then_more(FILES))
 def test_adding_and_removing_gives_the_footer_back(name):
     data = footer_of(name)
     old = compact.decode_leniently(FileMetaData, data)
@@ -256,7 +257,7 @@ def _offset_indexes(name: str) -> list[bytes]:
     return [raw[at : at + n] for at, n in places if at and n]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", some_then_more(FILES))
 def test_offset_indexes_move_there_and_back(name):
     for data in _offset_indexes(name)[:40]:
         moved = both_ways(lambda d: move_offset_index(d, SHIFT), data)

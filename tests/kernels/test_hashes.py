@@ -120,19 +120,18 @@ def test_whole_nulls_slices_and_chunks(case):
         check(array.slice(0, 0), [])
 
 
-INDICES = [(pa.int8(), pa.uint64()), (pa.int64(), pa.uint16())]  # of every second case the former
+INDICES = [pa.int8(), pa.uint64(), pa.int64(), pa.uint16()]  # one for each case, and another where values are NULL
 
 
 @BY_NAME
 def test_dictionaries_with_nulls_in_indices_and_in_entries(case):
     indices = [5, 0, None, 3, 3, 1, None, 4, 0]
-    for entries, slots in ((case.array, case.slots), with_nulls(case)[1:]):
-        for kind in INDICES[CASES.index(case) % 2]:
-            array = pa.DictionaryArray.from_arrays(pa.array(indices, kind), entries)
-            used = [None if i is None else slots[i] for i in indices]
-            check(array, used)
-            check(array.slice(2, 6), used[2:8])
-            check(pa.chunked_array([array, array.slice(4)]), used + used[4:])
+    for i, (entries, slots) in enumerate(((case.array, case.slots), with_nulls(case)[1:]), CASES.index(case)):
+        array = pa.DictionaryArray.from_arrays(pa.array(indices, INDICES[i % 4]), entries)
+        used = [None if i is None else slots[i] for i in indices]
+        check(array, used)
+        check(array.slice(2, 6), used[2:8])
+        check(pa.chunked_array([array, array.slice(4)]), used + used[4:])
         part = entries.slice(1)  # entries that start within their buffer
         array = pa.DictionaryArray.from_arrays(pa.array([0, 4, None], pa.int32()), part)
         check(array, [slots[1], slots[5], None])

@@ -128,7 +128,7 @@ VALUES = {
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("physical", VALUES)
-@settings(max_examples=40, deadline=None)  # the first call compiles
+@settings(max_examples=20, deadline=None)  # the first call compiles
 @given(data=st.data())
 def test_arrays_and_single_values_are_as_the_text_says(style: Any, physical: str, data: st.DataObject) -> None:
     values = data.draw(st.lists(VALUES[physical], min_size=1, max_size=8))

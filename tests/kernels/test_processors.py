@@ -86,6 +86,7 @@ def run(tmp_path: Path, **environment: str) -> int:
     return int(done.stdout.split()[1])
 
 
+@pytest.mark.more
 def test_no_vectors(tmp_path: Path) -> None:
     assert run(tmp_path, NUMBA_CPU_NAME="generic") == 1, "SSE2 has products of 32 bits only"
 

@@ -11,7 +11,7 @@ from support.repeats import more_then_slow
 from support.searched import same
 
 pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
-_SEEDS, _EACH = 30, 4
+_SEEDS, _EACH = 20, 4
 
 
 @pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 8), 2)])

@@ -76,7 +76,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.mark.smoke
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(tree=trees(depth=2))
 def test_no_row_is_lost_and_none_is_added(made: Made, tree: object) -> None:
     folder, table = made

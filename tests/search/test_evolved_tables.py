@@ -75,7 +75,7 @@ def shown(table: pa.Table) -> list[str]:
     return [repr(row) for row in table.to_pylist()]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_rows_of_a_table_that_changed(seed: int, tmp_path: Path, opened: Any) -> None:
     check_table(seed, tmp_path, opened, 6)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engines import made, ordered
+from support.repeats import some_then_more
 from support.samples import case_id
 
 from parquet_bloom import add_filters, prune
@@ -52,21 +53,23 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return files(tmp_path_factory.mktemp("fixtures"), STORED)
 
 
-@pytest.mark.parametrize("name", [name for name in made.flat(FIXTURES[0]) if name not in NO_KEYS])
+@pytest.mark.parametrize("name", some_then_more(name for name in made.flat(FIXTURES[0]) if name not in NO_KEYS))
 def test_never_loses_a_key(fixtures: list[Path], name: str) -> None:
     """Each stored value alone, and random mixtures of stored values and others, as lists and as arrays."""
     rng = random.Random(name)
     column, kind = made.quoted(name), STORED[0].schema.field(name).type
     stored = [v for table in STORED for v in table[name] if v.is_valid]
     others = [v for v in ELSEWHERE[name] if v.is_valid]
-    chosen = [[v] for v in rng.sample(stored, 6)]
-    chosen += [[*rng.sample(stored, rng.randrange(4)), *rng.sample(others, 5), pa.scalar(None, kind)] for _ in range(6)]
+    chosen = [[v] for v in rng.sample(stored, 4)]
+    chosen += [[*rng.sample(stored, rng.randrange(4)), *rng.sample(others, 5), pa.scalar(None, kind)] for _ in range(4)]
     for scalars in chosen:
         values = [scalar.as_py() for scalar in scalars]
         wanted = set(holding(STORED, name, values))
-        for path in fixtures:
-            if name != "time_ns":  # Python's times have no nanoseconds, so that a list cannot ask for them
+        for i, path in enumerate(fixtures, len(values)):
+            # Every second time; Python's times have no nanoseconds, so that a list cannot ask for them.
+            if i % 2 and name != "time_ns":
                 assert wanted <= set(kept(path, column, values)), f"{path.name}: {values}"
+                continue
             array = pa.chunked_array([pa.concat_arrays([pa.repeat(s, 1) for s in scalars])])
             assert wanted <= set(kept(path, column, array)), f"{path.name}: {array}"
 

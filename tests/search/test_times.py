@@ -94,6 +94,7 @@ class Stored:
     path: Path
     kind: pa.DataType
     values: list[int | None]
+    source: parquet_bloom.Source
 
     def rows(self, op: str, place: int) -> list[int]:
         return [i for i, value in enumerate(self.values) if value is not None and OPS[op](value, place)]
@@ -112,7 +113,8 @@ def _file(folder: Path, name: str, kind: pa.DataType) -> Stored:
     path = folder / f"{name}.parquet"
     pq.write_table(pa.table({"at": stored, "row": range(len(units))}), path, row_group_size=5)
     parquet_bloom.add_filters(path, in_place=True, columns=["at"], sync=False)
-    return Stored(path, kind, [None if number is None else number * unit for number in units])
+    values = [None if number is None else number * unit for number in units]
+    return Stored(path, kind, values, parquet_bloom.Source(path))
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +159,9 @@ def hold(stored: Stored, op: str, literal: str, place: int) -> None:
     """Verdicts, count and rows of a literal that the column takes are those of brute force."""
     expected = stored.rows(op, place)
     predicate = f"at {op} {literal}"
-    assert parquet_bloom.read_table(stored.path, predicate)["row"].to_pylist() == expected, predicate
-    assert parquet_bloom.count(stored.path, predicate) == len(expected), predicate
-    skipped = {v.row_group for v in parquet_bloom.check(stored.path, predicate) if v.skipped}
+    assert stored.source.read_table(predicate)["row"].to_pylist() == expected, predicate
+    assert stored.source.count(predicate) == len(expected), predicate
+    skipped = {v.row_group for v in stored.source.check(predicate) if v.skipped}
     assert not skipped & {row // 5 for row in expected}, predicate
 
 
@@ -167,9 +169,11 @@ def hold(stored: Stored, op: str, literal: str, place: int) -> None:
 def test_every_verb_takes_the_same_texts_and_finds_the_rows_of_brute_force(files: dict[str, Stored], name: str) -> None:
     stored = files[name]
     taken = 0
-    for text in TEXTS:
+    for i, text in enumerate(TEXTS, list(KINDS).index(name)):
         typed = f"{'TIME' if text.form == 'time' else 'TIMESTAMP'} '{text.text}'"
-        for literal in (f"'{text.text}'", typed):
+        for literal in (f"'{text.text}'", typed)[i % 2 :][
+            :1
+        ]:  # of half of the columns the one, of the others the other
             found = answers(stored, f"at = {literal}")
             if text.fits(stored.kind):
                 assert set(found.values()) == {""}, found
@@ -178,13 +182,14 @@ def test_every_verb_takes_the_same_texts_and_finds_the_rows_of_brute_force(files
             else:
                 assert all("is no literal for it" in said for said in found.values()), found
                 assert len(set(found.values())) == 1, "one message, whoever is asked"
-    assert taken > 10
+    assert taken > 5
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_hint_proposes_is_taken(files: dict[str, Stored], name: str) -> None:
     stored = files[name]
-    literals = [*(f"'{text.text}'" for text in TEXTS), *(f"'{text}'" for text in WRONG), "5", "TRUE", "x'00'",
+    some = TEXTS[list(KINDS).index(name) % 3 :: 3]
+    literals = [*(f"'{text.text}'" for text in some), *(f"'{text}'" for text in WRONG), "5", "TRUE", "x'00'",
                 "DATE '2026-11-01'", "TIMESTAMP '2026-11-01 12:30'", "TIMESTAMP '2026-11-01 12:30+02:00'",
                 "TIMESTAMPTZ '2026-11-01 12:30'", "TIME '12:30'", "TIME '12:30+00:00'"]  # fmt: skip
     refused = 0
@@ -211,18 +216,19 @@ def test_what_a_hint_proposes_is_taken(files: dict[str, Stored], name: str) -> N
 def test_between_in_and_lists_of_conditions_take_them_too(files: dict[str, Stored], name: str) -> None:
     stored = files[name]
     top = next(text for text in reversed(TEXTS) if text.fits(stored.kind))
-    for i, text in enumerate(t for t in TEXTS if t.fits(stored.kind)):
+    which = list(KINDS).index(name) % 2
+    for i, text in enumerate([t for t in TEXTS if t.fits(stored.kind)][which::2]):
         place = text.place
         both = [row for row in stored.rows(">=", place) if row in set(stored.rows("<=", top.place))]
-        found = parquet_bloom.read_table(stored.path, f"at BETWEEN '{text.text}' AND '{top.text}'")
+        found = stored.source.read_table(f"at BETWEEN '{text.text}' AND '{top.text}'")
         assert found["row"].to_pylist() == both
         forms = (f"at IN ('{text.text}')", [("at", "=", text.text)], [[("at", "==", text.text)]])
-        for predicate in forms:
-            found = parquet_bloom.read_table(stored.path, predicate)["row"].to_pylist()
+        for predicate in (forms[i % 3], forms[(i + 1) % 3]):
+            found = stored.source.read_table(predicate)["row"].to_pylist()
             assert found == stored.rows("=", place), predicate
         assert set(answers(stored, forms[i % 3]).values()) == {""}
-        assert parquet_bloom.count(stored.path, [("at", ">", text.text)]) == len(stored.rows(">", place))
-    for text in (t for t in TEXTS if not t.fits(stored.kind)):
+        assert stored.source.count([("at", ">", text.text)]) == len(stored.rows(">", place))
+    for text in [t for t in TEXTS if not t.fits(stored.kind)][which::2]:
         found = answers(stored, [("at", "=", text.text)])
         assert all("is no literal for it" in said for said in found.values()), found
 
@@ -260,12 +266,12 @@ def test_duckdb_finds_the_same_rows(files: dict[str, Stored], name: str) -> None
             if not text.fits(stored.kind) or text.place % 1000 or (text.zoned and spelled):  # no such spelling there
                 continue
             kind = "TIMESTAMPTZ" if text.zoned else "TIMESTAMP"
-            for op in OPS:
+            for op in list(OPS)[asked % 2 :: 2]:  # of every second text the others
                 query = f"SELECT row FROM stored WHERE \"at\" {op} {kind} '{text.text}' ORDER BY row"
                 rows = [row for (row,) in connection.execute(query).fetchall()]
-                assert parquet_bloom.read_table(stored.path, f"at {op} '{text.text}'")["row"].to_pylist() == rows, query
+                assert stored.source.read_table(f"at {op} '{text.text}'")["row"].to_pylist() == rows, query
                 asked += 1
-    assert asked >= 30
+    assert asked >= 15
 
 
 @pytest.mark.parametrize(("name", "good", "bad"), [

@@ -55,9 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", range(len(PREDICATES)))
 def test_results_are_those_of_each_file_alone(folder: Path, number: int, loops: str) -> None:
     paths = sorted(folder.glob("*.parquet"))
-    for options in ({}, {"use_filters": False}, {"decide_true": True}, {"nan": "largest"}):
-        same(paths, PREDICATES[number](folder), **options)
-        same(paths[3:], PREDICATES[number](folder), **options)  # the first file has another schema
+    for i, options in enumerate(({}, {"use_filters": False}, {"decide_true": True}, {"nan": "largest"})):
+        first = 3 * ((number + i) % 2)  # the first file has another schema, for every second predicate
+        same(paths[first:], PREDICATES[number](folder), **options)
 
 
 def test_sound_files_are_not_searched_alone(folder: Path, loops: str, alone: Alone) -> None:
@@ -106,7 +106,7 @@ def test_each_writer_is_believed_as_far_as_it_can_be(
     """Files of one schema by two writers, of which one has bounds that are wrong, and known to be."""
     paths = [tmp_path / f"{i}.parquet" for i in range(12)]
     found = [write_by(path, i, change if i % 2 == first else lambda _: None) for i, path in enumerate(paths)]
-    for i in range(12):
+    for i in (0, 1, 6, 11):  # of each writer two, the first and the last file among them
         for predicate in (f"id = {found[i][7]}", f"text = '{found[i][31]:06}'"):
             same(paths, predicate)
             value = found[i][7] if predicate.startswith("id") else found[i][31]
@@ -126,7 +126,7 @@ def new_fields_alone(metadata: FileMetaData) -> None:
 def test_each_file_has_its_bounds_from_the_fields_that_it_has(tmp_path: Path, loops: str) -> None:
     paths = [tmp_path / f"{i}.parquet" for i in range(12)]
     found = [write_by(path, i, old_fields_alone if i % 3 == 1 else new_fields_alone) for i, path in enumerate(paths)]
-    for i in range(12):
+    for i in (0, 1, 5, 10):
         same(paths, f"id = {found[i][7]}")
     checks = parquet_bloom.check(paths, "id = 2000000")
     assert all((one.skipped, one.decided_by) == (True, "bounds") for one in checks)
@@ -144,7 +144,7 @@ def test_files_of_others(loops: str, tmp_path: Path) -> None:
         except ParquetBloomError:
             leaves = []
         others = rng.sample(paths, 3)
-        for name, value in rng.sample(leaves, min(len(leaves), 2)):
+        for name, value in rng.sample(leaves, min(len(leaves), 1)):
             asked += 1
             same([path, path, others[0], path, *others[1:], path], f'"{name}" = {value}')
     assert asked > 30, "the fixtures alone have so many columns"

@@ -6,6 +6,7 @@ import inspect as python_inspect
 import multiprocessing
 import os
 import pickle
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -38,9 +39,14 @@ def rows(first: int, n: int = ROWS) -> pa.Table:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(written: Path, tmp_path: Path) -> Path:
     """Three files with filters, in Hive's folders."""
-    root = tmp_path / "events"
+    return Path(shutil.copytree(written, tmp_path / "events"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("written") / "events"
     for day in range(3):
         (root / f"day={day}").mkdir(parents=True)
         path = root / f"day={day}" / "a.parquet"

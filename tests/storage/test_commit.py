@@ -296,8 +296,9 @@ def test_a_killed_run_leaves_the_file_whole_and_the_next_one_clears_up(keys: Pat
 def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path, number: signal.Signals) -> None:
     big = tmp_path / "in"
     big.mkdir()
+    data = write_keys(tmp_path / "one.parquet").read_bytes()
     for i in range(200):
-        write_keys(big / f"{i}.parquet")
+        (big / f"{i}.parquet").write_bytes(data)
     handler = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
     script = (  # under nohup the signal would be ignored
         f"import signal, sys; signal.signal({int(number)}, signal.{handler});"

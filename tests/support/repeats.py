@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,3 +12,10 @@ import pytest
 def more_then_slow(values: Iterable[Any], n: int) -> list[Any]:
     """The first n have the marker `more`, which CI runs; all after them `slow`."""
     return [pytest.param(one, marks=pytest.mark.more if i < n else pytest.mark.slow) for i, one in enumerate(values)]
+
+
+def some_then_more(values: Iterable[Any]) -> list[Any]:
+    """Each third, by lot and always the same; the others have the marker `more`. For files and columns of all kinds."""
+    every = list(values)
+    quick = set(Random(0).sample(range(len(every)), -(-len(every) // 3)))
+    return [one if i in quick else pytest.param(one, marks=pytest.mark.more) for i, one in enumerate(every)]

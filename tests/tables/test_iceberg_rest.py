@@ -40,6 +40,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body follows its headers at once
     server: Server
 
     def log_message(self, *arguments: Any) -> None:

@@ -18,6 +18,7 @@ import pytest
 from support.commands import command, error_lines
 from support.corpus import vector_file
 from support.lance_data import KINDS, lance, their_index, values
+from support.repeats import some_then_more
 
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError
@@ -97,8 +98,14 @@ def literals_of(kind, array):
     return fitting
 
 
-@pytest.mark.parametrize("bitmap", [True, False])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "bitmap"),
+    [
+        *((name, True) for name in list(KINDS)[::2]),
+        *(pytest.param(name, True, marks=pytest.mark.more) for name in list(KINDS)[1::2]),
+        *((n, False) for n in list(KINDS)[::4]),
+    ],
+)
 def test_no_row_is_lost_whatever_the_type(name, bitmap, tmp_path):
     kind = KINDS[name]
     table = pa.table({"c": values(kind, 500, 3), "other": range(500)})
@@ -124,7 +131,7 @@ def test_no_row_is_lost_whatever_the_type(name, bitmap, tmp_path):
     assert skipped > 500, "the index tells something"
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some_then_more(KINDS))
 def test_stored_values_of_a_lance_data_set_are_found(name, tmp_path):
     """Seconds and date64 too, which Parquet, to whose types predicates are bound, does not have."""
     from parquet_bloom.predicates.casts import literal_of

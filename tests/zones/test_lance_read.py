@@ -102,8 +102,9 @@ def predicates(table):
 def test_rows_and_order_are_those_without_an_index(data):
     folder, table = data
     left = 0
-    for predicate in predicates(table):
-        for columns in (None, ["price"], ["tags", "id"], ["few", "one", "uid"]):
+    choices: list[list[str] | None] = [None, ["price"], ["tags", "id"], ["few", "one", "uid"]]
+    for i, predicate in enumerate(predicates(table)):
+        for columns in choices[i % 2 :: 2]:
             plain, indexed, scan = scans(folder, predicate, columns)
             assert indexed.schema == plain.schema, (predicate, columns)
             assert same_rows(indexed, plain), (predicate, columns)
@@ -113,7 +114,7 @@ def test_rows_and_order_are_those_without_an_index(data):
         batches = list(parquet_bloom.read_batches(folder / "data", predicate, batch_rows=7, **options))
         assert sum(b.num_rows for b in batches) == plain.num_rows
         assert all(b.num_rows <= 7 for b in batches)
-    assert left > 1_000
+    assert left > 500
 
 
 def same_rows(one, other):
