@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
     from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.keys.report import KeyIndexReport
+    from parquet_bloom.keys.update import UpdateReport
     from parquet_bloom.read import PrunedFiles
     from parquet_bloom.search.check import Verdicts
     from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
@@ -148,6 +150,42 @@ class Source(Pinned):
         from parquet_bloom.search.index import key_index_of
 
         return locate(self._self, column, keys, key_index_of(self.index), verify=verify, **self._asking(options))
+
+    def build_index(
+        self,
+        columns: str | Sequence[str],
+        output: PathLike,
+        *,
+        root: PathLike | None = None,
+        false_places: float = 0.05,
+        overwrite: bool = False,
+        threads: int | None = None,
+        dry_run: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> KeyIndexReport:
+        """Build a key index of these files: parquet_bloom.build_index."""
+        from parquet_bloom.keys.build import build_index
+
+        return build_index(
+            self._self,
+            columns,
+            output,
+            root=root,
+            false_places=false_places,
+            overwrite=overwrite,
+            threads=threads,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def update_index(self, *, threads: int | None = None, progress: ProgressCallback | None = None) -> UpdateReport:
+        """Bring the key index of this Source up to date with its files: parquet_bloom.update_index."""
+        from parquet_bloom.keys.update import update_index
+        from parquet_bloom.search.index import key_index_of
+
+        if (index := key_index_of(self.index)) is None:
+            raise RequestError("this Source has no key index to update; give it to Source(..., index=)")
+        return update_index(index, self._self, threads=threads, progress=progress)
 
     # --- filters ----------------------------------------------------------------------------------
 
