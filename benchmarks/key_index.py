@@ -1,4 +1,4 @@
-"""A key index against `check` without one and against DuckDB, in one run: python benchmarks/key_index.py [FILES] [FOLDER]
+"""A key index against `check` without one, and DuckDB, in one run: python benchmarks/key_index.py [FILES] [FOLDER]
 
 Makes FILES local files of 10 row groups and 1,000 rows each (kept in FOLDER for the next run), random INT64 ids without
 filters and with them, builds an index, and asks for one key at a time. Prints medians and ratios; sizes are exact.
@@ -64,7 +64,8 @@ def main() -> None:
     [column] = report.columns
     print(f"{files:,} files, {report.row_groups:,} row groups, {report.rows:,} rows")
     print(f"build {built:.2f} s of processor time, {built / decoded:.1f} x decoding and hashing with pyarrow")
-    print(f"{column.bytes / column.entries:.2f} bytes a key, {column.bits} bits, {column.false_places:.4f} false places")
+    size = column.bytes / column.entries
+    print(f"{size:.2f} bytes a key, {column.bits} bits, {column.false_places:.4f} false places")
 
     rng = np.random.default_rng(2)
     some = pq.read_table(source / f"{files // 2:06d}.parquet")["id"].to_pylist()
@@ -73,7 +74,8 @@ def main() -> None:
     asked = clock(lambda: parquet_bloom.check(source, f"id = {key}", index=index))
     plain = clock(lambda: parquet_bloom.check(source, f"id = {key}"))
     engine = clock(lambda: duckdb.sql(f"SELECT count(*) FROM '{source}/*.parquet' WHERE id = {key}").fetchall())
-    print(f"one key: check with the index {asked:.1f} ms (listing {listing:.1f}), without {plain:.1f}, DuckDB {engine:.1f}")
+    took = f"{asked:.1f} ms (listing {listing:.1f}), without {plain:.1f}, DuckDB {engine:.1f}"
+    print(f"one key: check with the index {took}")
     print(f"         check / with index {plain / asked:.1f}, DuckDB / with index {engine / asked:.1f}")
 
     source_value = parquet_bloom.Source(source, index=str(index))
