@@ -341,7 +341,7 @@ def test_an_index_of_other_data_is_one_line(index: Path) -> None:
         line = refused(*words)
         assert line.startswith("keys: is an index of "), words
         assert "of none of these files" in line
-    assert "knows none of these files" in refused("index", "update", "keys", "others")
+    assert "of none of these files" in refused("index", "update", "keys", "others")
     assert document("index", "inspect", "keys", "--data", "others")["covered"] == 0
 
 

@@ -38,7 +38,7 @@ from parquet_bloom.keys.report import KeyIndexReport, estimate, fill
 from parquet_bloom.limits import limits
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import AtomicFile, local_target, new_output
-from parquet_bloom.output.folder import lock
+from parquet_bloom.output.folder import SUFFIX, lock
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -387,19 +387,21 @@ def write_manifest(folder: str, manifest: Manifest, before: os.stat_result | Non
 
 
 def keep_only(folder: str, segments: Collection[str]) -> None:
-    """Remove the files of all other segments, and the folder of a build."""
+    """Remove the files of all other segments, the folder of a build, and temporary files; others wait (`locked`)."""
     shutil.rmtree(os.path.join(folder, "build"), ignore_errors=True)
     with suppress(OSError):
         for name in os.listdir(os.path.join(folder, "segments")):
             if name not in segments:
                 shutil.rmtree(os.path.join(folder, "segments", name), ignore_errors=True)
-    for path, _, names in os.walk(os.path.join(folder, "columns")):
+    for path, _, names in os.walk(folder):
+        in_columns = os.path.dirname(path) == os.path.join(folder, "columns")
         for name in names:
-            if name.partition("-")[0] not in segments:
+            if (in_columns and name.partition("-")[0] not in segments) or name.endswith(SUFFIX):
                 with suppress(OSError):
                     os.unlink(os.path.join(path, name))
-        with suppress(OSError):
-            os.rmdir(path)  # of a column that is indexed no more
+        if in_columns:
+            with suppress(OSError):
+                os.rmdir(path)  # of a column that is indexed no more
 
 
 def _refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) -> None:
