@@ -345,7 +345,7 @@ def test_all_files_that_changed_are_told(data: Path, tmp_path: Path) -> None:
 def test_random_changes_and_updates(seed: int, data: Path, tmp_path: Path) -> None:
     rng, index = Random(seed), tmp_path / "index"
     old: list[bytes] = []
-    for step in range(25):
+    for step in range(10):
         paths = sorted(data.glob("*.parquet"))
         path = rng.choice(paths)
         match rng.choice(["new", "new", "gone", "rewritten", "filters", "renamed", "old", "copy", "update", "update"]):

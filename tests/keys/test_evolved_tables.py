@@ -62,7 +62,7 @@ def ask(table: Evolving, name: str, index: Path, rng: Random, n: int) -> None:
         same_rows(name, tree, index)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *more_then_slow(range(2, 400), 12)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 400), 12)])
 def test_columns_that_change_after_a_build(seed: int, tmp_path: Path, opened: Any) -> None:
     """With an identity, so that the log recognises files, and without, so that tokens do."""
     rng, index = Random(seed), tmp_path / "index"
@@ -84,14 +84,14 @@ def test_columns_that_change_after_a_build(seed: int, tmp_path: Path, opened: An
             except RequestError as error:  # no file has one of them
                 pytest.skip(str(error)[:80])
         elif step > 1:
-            ask(table, name, index, rng, 15)
+            ask(table, name, index, rng, 6)
             if rng.random() < 0.4:
                 try:
                     update_index(index, name)
                 except RequestError as error:
                     if "any more" not in str(error):
                         raise
-                ask(table, name, index, rng, 10)
+                ask(table, name, index, rng, 4)
 
 
 # --- Iceberg ----------------------------------------------------------------------------------------
@@ -131,11 +131,11 @@ def test_iceberg_columns_are_renamed_and_dropped_and_come_again(
     numbers, texts = [0, 7, 13, 27, 2**31, 2**40, -1], ["s0", "s5", "new", "none"]
     leaves: dict[tuple[str, ...], Any] = {("n",): (pa.int64(), numbers), ("s",): (pa.string(), texts),
                                           ("k",): (pa.int64(), [0, 5, 77])}  # fmt: skip
-    assert hold(warehouse, leaves, index, rng, 15) > 0
+    assert hold(warehouse, leaves, index, rng, 5) > 0
     with table.update_schema() as change:  # a whole number grows
         change.update_column("n", LongType())
     ice.append(table, [{"n": 2**40, "s": "new", "k": 77}, {"n": 7, "s": None, "k": None}])
-    assert hold(warehouse, leaves, index, rng, 15) > 0
+    assert hold(warehouse, leaves, index, rng, 5) > 0
     with table.update_schema() as change:  # a name changes, and another column gets it
         change.rename_column("s", "t")
     with table.update_schema() as change:
@@ -146,14 +146,14 @@ def test_iceberg_columns_are_renamed_and_dropped_and_come_again(
     assert same_rows("iceberg:cat/ns.t", "s = 's5'", index, **options) == 1
     assert same_rows("iceberg:cat/ns.t", "t = 's5'", index, **options) == 3
     assert same_rows("iceberg:cat/ns.t", "s IS NULL AND t = 's0'", index, **options) == 3
-    assert hold(warehouse, leaves, index, rng, 15) > 0
+    assert hold(warehouse, leaves, index, rng, 5) > 0
     with table.update_schema(allow_incompatible_changes=True) as change:  # a column goes, and comes again
         change.delete_column("k")
     with table.update_schema() as change:
         change.add_column("k", LongType())
     ice.append(table, [{"n": 3, "s": "s5", "t": "new", "k": 5}])
     assert same_rows("iceberg:cat/ns.t", "k = 5", index, **options) == 1
-    assert hold(warehouse, leaves, index, rng, 15) > 0
+    assert hold(warehouse, leaves, index, rng, 5) > 0
 
 
 @pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 3), 2)])
@@ -225,23 +225,23 @@ def test_ducklake_inlined_rows_deletes_and_renames(seed: int, tmp_path: Path) ->
              "INSERT INTO t VALUES (1000, 'inlined')")  # fmt: skip
     lake.release()
     build_index(name, ["id", "k"], index)
-    assert ask(15) > 0
+    assert ask(5) > 0
     assert same_rows(name, "id = 1000", index) == 1
     assert same_rows(name, "id = 5", index) == 1
     lake.sql("DELETE FROM t WHERE id = 5 OR id = 99", "INSERT INTO t VALUES (5, 'inlined')")
     lake.release()
     assert same_rows(name, "id = 5 AND k = 'inlined'", index) == 1
     assert same_rows(name, "id = 99", index) == 0
-    assert ask(15) > 0
+    assert ask(5) > 0
     lake.sql("ALTER TABLE t RENAME COLUMN k TO old", "ALTER TABLE t ADD COLUMN k VARCHAR",
              "INSERT INTO t SELECT i, 'a0', 'a1' FROM range(300, 350) r(i)")  # fmt: skip
     lake.release()
     leaves["old",] = leaves["k",]
     assert same_rows(name, "k = 'a1'", index) == 50
     assert same_rows(name, "old = 'a1'", index) > 90
-    assert ask(15) > 0
+    assert ask(5) > 0
     update_index(index, name)
-    assert ask(15) > 0
+    assert ask(5) > 0
     lake.sql("DROP TABLE t", "CREATE TABLE t (id BIGINT, k VARCHAR)", NOTHING_INLINED,
              "INSERT INTO t SELECT i, 'a0' FROM range(50) r(i)")  # fmt: skip
     lake.release()

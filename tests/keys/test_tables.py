@@ -98,7 +98,7 @@ def test_a_table_that_goes_on(seed: int, kind: Kind, tmp_path: Path) -> None:
     rng, index = Random(seed), tmp_path / "index"
     build_index(kind.name, ["id", "name"], index, **kind.options)
     versions = [kind.version()]
-    for step in range(7):
+    for step in range(4):
         match rng.choice(["append", "append", "delete", "rewrite", "add", "update", "update"]):
             case "append":
                 kind.append(10 + step)
