@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from keys.key_indexes import ask, by_pyarrow, files_of, parts_of, questions, rewrite_manifest, said_anew
 from support.repeats import more_then_slow
 
 import parquet_bloom
+from keys.key_indexes import ask, by_pyarrow, files_of, parts_of, questions, rewrite_manifest, said_anew
 from parquet_bloom.errors import DamagedFileError, RequestError
 from parquet_bloom.keys.build import build_index
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from keys.key_indexes import ask, in_a_child, manifest_of, parts_of, questions, rewrite_manifest, said_anew
 from support.footers import edited_footer
 
 import parquet_bloom
+from keys.key_indexes import ask, in_a_child, manifest_of, parts_of, questions, rewrite_manifest, said_anew
 from parquet_bloom._thrift.parquet.ttypes import DataPageHeader, Encoding, PageHeader, PageType
 from parquet_bloom.errors import DamagedFileError, LimitError
 from parquet_bloom.format import compact

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -153,7 +154,7 @@ class Search:
                 continue
             self.ask_index()
             together = together or Together(self)
-            several = list(takewhile(_is_local, self.files[here : here + together.most]))
+            several = list(takewhile(attrgetter("is_local"), self.files[here : here + together.most]))
             last = None
             for one, found in zip(several, together.results(several), strict=True):
                 if found is None:
@@ -251,10 +252,15 @@ class Search:
         of_index = None if self._evidence is None else self._evidence.note
         return [*self.found.notes, *([of_index] if of_index is not None else [])]
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether there is evidence of an index."""
+        return self._evidence is not None
+
     def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
         """The row groups, of n, that an index closes in an open file; None where it says nothing."""
         found = None if self._evidence is None else self._evidence.closed(data_file, version_token)
-        return found if found is not None and len(found) == n else None
+        return None if found is None or len(found) != n else found
 
     def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
         cache = self.options.cache
@@ -362,10 +368,6 @@ class Search:
         count = 1 if self.log.has_log else len(self.files)
         of_many = f" (the first of {count:,} files)" if count > 1 else ""
         return type(error)(f"{data_file}{of_many}: " + error.message)
-
-
-def _is_local(data_file: DataFile) -> bool:
-    return data_file.is_local
 
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:

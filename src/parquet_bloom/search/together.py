@@ -69,6 +69,10 @@ class Searching(Protocol):
     def question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
         """As Search has it."""
 
+    @property
+    def has_evidence(self) -> bool:
+        """As Search has it."""
+
     def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
         """As Search has it."""
 
@@ -282,7 +286,8 @@ class Together:
         if outline is None:
             return
         files = [group.files[i] for i in numbers]
-        question = replace(question, closed=self._closed(files, outline))
+        if search.has_evidence:
+            question = replace(question, closed=self._closed(files, outline))
         filters = _JoinedFilters(files, outline, tails)
         decision = decide(filters, outline, question)
         decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)

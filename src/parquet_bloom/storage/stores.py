@@ -209,7 +209,7 @@ def fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
-    """The versions of files of another storage by one listing, by path; those that it does not tell are missing.
+    """The versions of files of another storage by one listing, by path; some may be missing.
 
     Today of objects of S3, through the extra `stores`: pyarrow's listings have no ETags.
     """
