@@ -220,9 +220,8 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
     if undecided is not False:
         _ask_filters(filters, outline, question, statistics, masks, decision, undecided)
     if question.closed is not None:
-        outcomes = decision.outcomes
-        was_true = question.closed & ((outcomes & TRUE) != 0)
-        decision.outcomes = np.where(was_true, outcomes & ~np.uint8(TRUE) | np.uint8(FALSE), outcomes).astype(np.uint8)
+        was_true = question.closed & ((decision.outcomes & TRUE) != 0)
+        decision.outcomes[was_true] = decision.outcomes[was_true] & ~np.uint8(TRUE) | np.uint8(FALSE)
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
 
