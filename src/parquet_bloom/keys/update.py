@@ -188,6 +188,8 @@ def _recognised(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> d
                     same = same and content is not None and difference(content, source, leaves[leaf].path) is None
                 if same:
                     tokens[at] = source.lasting_token(wait=True)
+        except StorageError:
+            raise  # a disk that fails now may answer later, and the file would count as another one
         except FileError:
             continue  # decoding it says what is wrong
     return tokens
