@@ -167,7 +167,7 @@ def leaves_of(root: Path, version: int | None = None) -> tuple[Leaves, list[str]
     return leaves, names
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 100), 6)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 100), 2)])
 def test_random_delta_tables_at_all_versions(seed: int, tmp_path: Path) -> None:
     rng, root, index = Random(seed), tmp_path / "t", tmp_path / "index"
     made.random_table(root, rng, 8)
@@ -184,7 +184,7 @@ def test_random_delta_tables_at_all_versions(seed: int, tmp_path: Path) -> None:
     hold(f"delta:{root}", leaves, index, rng, 15)
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 3)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 1)])
 def test_deletion_vectors(seed: int, tmp_path: Path) -> None:
     rng, root = Random(seed), tmp_path / "t"
     fields = [made.field("id", "long"), made.field("k", "string")]
