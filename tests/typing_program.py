@@ -185,6 +185,15 @@ def zones(path: Path) -> None:
     print(found.rows, found.zones[0].start, info.zones[0].fpp, checked[0].status)
 
 
+def keys(path: Path, table: pa.Table) -> None:
+    built = parquet_bloom.build_index(path, "id", "index/", false_places=0.01, raw_files=True)
+    assert_type(built, parquet_bloom.KeyIndexReport)
+    column: parquet_bloom.IndexedColumn = built.columns[0]
+    updated: parquet_bloom.UpdateReport = parquet_bloom.update_index("index/", path)
+    found: pa.Table = parquet_bloom.locate(path, "id", table["id"], "index/", verify=True, nan="largest")
+    print(column.false_places, updated.index.files, found.num_rows, parquet_bloom.check(path, "id = 5", index="index/"))
+
+
 def jobs(session: object, paths: list[str]) -> None:
     spark.add_filters(session, paths, columns=["id"], in_place=True, task_bytes=1 << 20, fpp=0.01).show()
     spark.inspect_filters(session, paths, columns=["id"]).show()

@@ -84,6 +84,8 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     days = pa.table({"day": [day for day in range(files) for _ in range(2)], "id": np.arange(2 * files)})
     deltalake.write_deltalake(str(work / "table"), days, partition_by=["day"])
     found["of a table"] = parquet_bloom.check(f"delta:{work / 'table'}", "day = 0 AND id = 1")
+    found["index"] = parquet_bloom.build_index(good, "trace_id", work / "keys")
+    found["update"] = parquet_bloom.update_index(work / "keys", good)
     found["excluded"] = parquet_bloom.Scan(f"delta:{work / 'table'}", "day = -1").excluded_files
     found["remove"] = parquet_bloom.remove_filters(data, work / "removed", sync=False)
     table = pq.read_table(pa.BufferReader(Path(good[0]).read_bytes()))
