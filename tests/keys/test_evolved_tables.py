@@ -248,3 +248,26 @@ def test_ducklake_inlined_rows_deletes_and_renames(seed: int, tmp_path: Path) ->
     del leaves["old",]
     assert ask(10) >= 0
     assert same_rows(name, "id = 7", index) == 1
+
+
+def test_ducklake_files_of_one_schema_whose_columns_changed_names(tmp_path: Path) -> None:
+    """Files that another program wrote have no ids: the catalog says of each which column its names are."""
+    index = tmp_path / "index"
+    lake = Lake(tmp_path, True)
+    name = f"ducklake:{lake.name()}"
+    paths = [tmp_path / "others" / f"{number}.parquet" for number in range(2)]
+    paths[0].parent.mkdir()
+    for number, path in enumerate(paths):
+        pq.write_table(pa.table({"x": [number * 10 + i for i in range(5)], "y": [100 + number * 10] * 5}), path)
+    lake.sql("CREATE TABLE t (x BIGINT, y BIGINT)",
+             f"CALL ducklake_add_data_files('lake', 't', '{paths[0]}')",
+             "ALTER TABLE t RENAME COLUMN x TO z", "ALTER TABLE t RENAME COLUMN y TO x",
+             "ALTER TABLE t RENAME COLUMN z TO y",
+             f"CALL ducklake_add_data_files('lake', 't', '{paths[1]}')")  # fmt: skip
+    lake.release()
+    options = {"allow_roots": str(tmp_path)}
+    build_index(name, "x", index, **options)
+    wanted = {"x = 100": 5, "y = 3": 1, "x = 12": 1, "y = 110": 5, "x = 3": 0, "y = 12": 0}
+    for predicate, rows in wanted.items():
+        assert same_rows(name, predicate, index, **options) == rows
+    assert parquet_bloom.locate(name, "x", [100, 12, 3], index, **options)["key"].to_pylist() == [100, 12]

@@ -105,6 +105,14 @@ class SegmentColumn:
         return float(self.entries / 2.0**self.bits)
 
 
+SchemaKey = tuple[bytes, tuple[tuple[int, int], ...]]  # schema_bytes; (number of a column, its leaf), ascending
+
+
+def schema_key(thrift: bytes, columns: Mapping[int, int]) -> SchemaKey:
+    """The key of a schema among those of a segment; see SegmentSchema."""
+    return thrift, tuple(sorted(columns.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentSchema:
     """The schema of some files of a segment.
@@ -116,6 +124,17 @@ class SegmentSchema:
 
     elements: tuple[SchemaElement, ...]
     columns: Mapping[int, int]
+
+    @classmethod
+    def of(cls, key: SchemaKey) -> SegmentSchema:
+        """The schema that has a key. Raises FooterError."""
+        found, _ = compact.decode(FileMetaData, key[0])
+        return cls(tuple(found.schema or ()), dict(key[1]))
+
+    @property
+    def key(self) -> SchemaKey:
+        """Equal schemas have one. In a table files of equal bytes may still have their columns at different leaves."""
+        return schema_key(schema_bytes(self.elements), self.columns)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -338,8 +357,8 @@ def _segment(words: Mapping[str, Any], n_columns: int) -> Segment:
 
 
 def _schema(words: Mapping[str, Any], n_columns: int) -> SegmentSchema:
-    found, _ = compact.decode(FileMetaData, base64.b64decode(_text(words, "thrift"), validate=True))
-    schema = SegmentSchema(tuple(found.schema or ()), {int(n): leaf for n, leaf in words["columns"].items()})
+    thrift = base64.b64decode(_text(words, "thrift"), validate=True)
+    schema = SegmentSchema.of(schema_key(thrift, {int(n): leaf for n, leaf in words["columns"].items()}))
     n_leaves = len(schema.leaves)
     for number, leaf in schema.columns.items():
         if not 0 <= number < n_columns or not isinstance(leaf, int) or not 0 <= leaf < n_leaves:

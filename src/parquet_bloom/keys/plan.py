@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import DamagedFileError, RefusedTypeError, RequestError, UnknownColumnError, parameter
-from parquet_bloom.format import compact
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import statistics_of
@@ -26,11 +24,13 @@ from parquet_bloom.keys.entries import Packing
 from parquet_bloom.keys.listing import ListedFile
 from parquet_bloom.keys.manifest import (
     IndexColumn,
+    SchemaKey,
     SegmentSchema,
     bits_of,
     partition_bits_of,
     place_bits_of,
     schema_bytes,
+    schema_key,
 )
 from parquet_bloom.search.evidence import partition_keys
 from parquet_bloom.source.source import CallSource, ResolvedSource
@@ -198,14 +198,11 @@ def plan_of(
 
 
 def _segment(files: list[PlannedFile], false_places: float) -> PlannedSegment:
-    numbers: dict[bytes, int] = {}
-    schemas: list[SegmentSchema] = []
+    numbers: dict[SchemaKey, int] = {}
     for one in files:
-        if one.schema not in numbers:
-            numbers[one.schema] = len(schemas)
-            elements = tuple(compact.decode(FileMetaData, one.schema)[0].schema)
-            schemas.append(SegmentSchema(elements, {n: leaf.index for n, leaf in one.leaves.items()}))
-        one.listed.schema = numbers[one.schema]
+        key = schema_key(one.schema, {n: leaf.index for n, leaf in one.leaves.items()})
+        one.listed.schema = numbers.setdefault(key, len(numbers))
+    schemas = [SegmentSchema.of(key) for key in numbers]
     places = sum(len(one.listed.rows) for one in files)
     packings = {}
     for number in files[0].leaves:

@@ -42,12 +42,12 @@ from parquet_bloom.keys.listing import TOKEN
 from parquet_bloom.keys.manifest import (
     NAME,
     Manifest,
+    SchemaKey,
     Segment,
     SegmentColumn,
     SegmentSchema,
     partition_bits_of,
     place_bits_of,
-    schema_bytes,
 )
 from parquet_bloom.keys.plan import plan_of
 from parquet_bloom.keys.report import KeyIndexReport, fill
@@ -289,22 +289,15 @@ def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment
     """Write the entries of several segments as one, without the places of files that are gone."""
     name = secrets.token_hex(8)
     tables: list[pa.Table] = []
-    schemas: list[SegmentSchema] = []
     renumbered: list[NDArray[np.int64]] = []
-    numbers: dict[bytes, int] = {}
+    numbers: dict[SchemaKey, int] = {}
     places = files = 0
     for segment in segments:
         listing = index.listing(segment)
         live = (np.array(listing.paths, object) != "")[listing.file_of]
         new_place = np.cumsum(live) - 1 + places
         renumbered.append(np.where(live, new_place, -1))
-        schema_of = []
-        for schema in segment.schemas:
-            key = schema_bytes(schema.elements) + repr(sorted(schema.columns.items())).encode()
-            if key not in numbers:
-                numbers[key] = len(schemas)
-                schemas.append(SegmentSchema(schema.elements, schema.columns))
-            schema_of.append(numbers[key])
+        schema_of = [numbers.setdefault(schema.key, len(numbers)) for schema in segment.schemas]
         table = _whole_listing(index, segment).filter(pa.array(live))
         n = table.num_rows
         file = np.unique(np.asarray(table.column("file").to_numpy()), return_inverse=True)[1] + files
@@ -317,7 +310,7 @@ def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment
     path = os.path.join(folder, "segments", name, "files.parquet")
     listed = write_parquet(path, whole, [], compression="zstd", use_dictionary=True)
     rows = int(np.asarray(whole.column("rows").to_numpy()).sum())
-    merged = Segment(name, files, places, rows, listed, tuple(schemas), ())
+    merged = Segment(name, files, places, rows, listed, tuple(map(SegmentSchema.of, numbers)), ())
     columns = []
     for number in sorted({column.number for segment in segments for column in segment.columns}):
         own_columns = [segment.column(number) for segment in segments]
