@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -100,6 +100,10 @@ class ColumnStatistics:
 
     def __len__(self) -> int:
         return len(self.some_null)
+
+    def taken(self, at: NDArray[np.int64]) -> ColumnStatistics:
+        """The statistics at some numbers, of row groups or of files: int64[m]."""
+        return ColumnStatistics(*(getattr(self, field.name)[at] for field in fields(self)))
 
 
 @derived

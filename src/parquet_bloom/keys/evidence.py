@@ -21,7 +21,6 @@ from parquet_bloom.errors import FileError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import (
-    ColumnStatistics,
     all_null_statistics,
     one_value_statistics,
     unknown_statistics,
@@ -167,7 +166,7 @@ class KeyEvidence:
         assert not isinstance(term, Opaque)
         statistics = self._index.listing(segment).statistics(number, term.leaf)
         if places is not None:
-            statistics = _taken(statistics, places)
+            statistics = statistics.taken(places)
         mask = term_masks(term, statistics, self._search.options.nan)
         column = segment.column(number)
         if column is None or not isinstance(term, Members | Interval | Element):
@@ -192,18 +191,6 @@ class KeyEvidence:
             self._note(str(error))
             return None
         return admitted
-
-
-def _taken(of: ColumnStatistics, at: NDArray[np.int64]) -> ColumnStatistics:
-    return ColumnStatistics(
-        of.some_null[at],
-        of.some_value[at],
-        of.nan_free[at],
-        of.lower[at],
-        of.upper[at],
-        of.has_lower[at],
-        of.has_upper[at],
-    )
 
 
 def _known_parts(

@@ -11,7 +11,7 @@ Files without a log have a NoLog, which excludes nothing: a search sees the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -69,7 +69,7 @@ def log_outcomes(
     closed = np.flatnonzero((found & TRUE) == 0)
     if len(closed):
         some = [files[i] for i in closed.tolist()]
-        by_partition = _outcomes(bound, some, nan, lambda leaf: _taken(known.of_constants(leaf), closed))
+        by_partition = _outcomes(bound, some, nan, lambda leaf: known.of_constants(leaf).taken(closed))
         for i, outcome in zip(closed.tolist(), by_partition.tolist(), strict=True):
             stages[i] = "bounds" if outcome & TRUE else "partition"
     return found, stages
@@ -140,11 +140,6 @@ class _Statistics:
                 self._memory.clear()
             self._memory[key] = found
         return found
-
-
-def _taken(of: ColumnStatistics, at: NDArray[np.int64]) -> ColumnStatistics:
-    """The statistics of some files."""
-    return ColumnStatistics(*(getattr(of, field.name)[at] for field in fields(of)))
 
 
 class _Constants:
