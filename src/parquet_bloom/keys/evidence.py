@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import FileError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
-from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import (
     all_null_statistics,
     one_value_statistics,
@@ -29,9 +28,21 @@ from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_le
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
 from parquet_bloom.options import PathLike
-from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Schema, Term, bind, terms_of
+from parquet_bloom.predicates.bind import (
+    Bound,
+    Element,
+    Interval,
+    Members,
+    Opaque,
+    Schema,
+    Term,
+    bind,
+    known_parts,
+    leaves_under,
+    terms_of,
+)
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, probes_of, term_masks
-from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
+from parquet_bloom.predicates.tree import Path, Unknown
 from parquet_bloom.search.evidence import partition_value
 from parquet_bloom.search.index import Asking
 from parquet_bloom.search.log import Exclusion
@@ -115,7 +126,14 @@ class KeyEvidence:
         ]
         own = [replace(leaf, index=i) for i, (_, leaf) in enumerate(there)]
         columns = [number for number, _ in there]
-        tree = _known_parts(search.predicate, leaves, {leaf.path for leaf in own}, search.keys)
+        indexed, keys = {leaf.path for leaf in own}, {key.path for key in search.keys}
+
+        def is_known(path: Path) -> bool:
+            # A name means the one leaf at or below it, among all of the file's leaves, indexed or not.
+            under = leaves_under(leaves, path)
+            return path in keys or (len(under) == 1 and under[0].path in indexed)
+
+        tree = known_parts(search.predicate, is_known, "the index knows nothing of this column")
         if isinstance(tree, Unknown):
             return
         first = search.first if search.first is not None and search.first.leaves else None
@@ -191,25 +209,6 @@ class KeyEvidence:
             self._note(str(error))
             return None
         return admitted
-
-
-def _known_parts(
-    tree: Predicate, leaves: Sequence[Leaf], indexed: set[tuple[str, ...]], keys: Sequence[Leaf]
-) -> Predicate:
-    """The predicate with parts over other columns, of which the index knows nothing, as Unknown."""
-    if isinstance(tree, And | Or):
-        return type(tree)(tuple(_known_parts(part, leaves, indexed, keys) for part in tree.parts))
-    if isinstance(tree, Not):
-        return Not(_known_parts(tree.part, leaves, indexed, keys))
-    if isinstance(tree, Unknown):
-        return Unknown(tree.text, tree.reason)  # its names may be columns of the data
-    if any(key.path == tree.path for key in keys):
-        return tree
-    # A name means the one leaf at or below it (predicates.bind), among all of the file's leaves, indexed or not.
-    under = [leaf for leaf in leaves if leaf.path and leaf.path[: len(tree.path)] == tree.path]
-    if len(under) == 1 and under[0].path in indexed:
-        return tree
-    return Unknown(str(tree), "the index knows nothing of this column")
 
 
 @dataclass(frozen=True, slots=True)

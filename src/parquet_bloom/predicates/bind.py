@@ -138,7 +138,7 @@ def unknown_names(part: tree.Part, schema: Schema) -> dict[str, UnknownColumnErr
     names = (part.path,) if not isinstance(part, tree.Unknown) else part.names if schema.strict else ()
     unknown = {}
     for path in names:
-        if any(key.path == path for key in schema.keys) or _under(known, path):
+        if any(key.path == path for key in schema.keys) or leaves_under(known, path):
             continue
         try:
             find_leaf([*known, *schema.keys], path)
@@ -153,7 +153,8 @@ def unknown_names(part: tree.Part, schema: Schema) -> dict[str, UnknownColumnErr
     return unknown
 
 
-def _under(leaves: Sequence[Leaf], path: tree.Path) -> list[Leaf]:
+def leaves_under(leaves: Sequence[Leaf], path: tree.Path) -> list[Leaf]:
+    """The leaves at or below a path: a name means the one that there is."""
     return [leaf for leaf in leaves if leaf.path[: len(path)] == path]
 
 
@@ -167,8 +168,8 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
         if key.path == path:
             return "a partition column holds no lists" if isinstance(part, tree.Contains) else _key(part, key, casts)
     # 2. The one leaf at or below the path: in the first file, by which the data set is known, and in this file.
-    under = _under(schema.leaves, path)
-    known = under if first is None else _under(first.leaves, path)
+    under = leaves_under(schema.leaves, path)
+    known = under if first is None else leaves_under(first.leaves, path)
     if not known:
         check_names(part, schema)
     name = join_path(path)
@@ -335,6 +336,17 @@ def bind(predicate: Predicate, schema: Schema) -> Bound:
     if predicate.op == "=":
         return _members(predicate, column, (predicate.value,))
     return _interval(predicate, column)
+
+
+def known_parts(predicate: Predicate, is_known: Callable[[tree.Path], bool], reason: str) -> Predicate:
+    """A predicate in which parts over other columns than those that are known are Unknown, for the reason."""
+    if isinstance(predicate, tree.And | tree.Or):
+        return type(predicate)(tuple(known_parts(part, is_known, reason) for part in predicate.parts))
+    if isinstance(predicate, tree.Not):
+        return tree.Not(known_parts(predicate.part, is_known, reason))
+    if isinstance(predicate, tree.Unknown):
+        return tree.Unknown(predicate.text, predicate.reason)  # its names may be columns of the data
+    return predicate if is_known(predicate.path) else tree.Unknown(str(predicate), reason)
 
 
 def terms_of(bound: Bound) -> list[Term]:

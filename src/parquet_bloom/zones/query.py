@@ -13,8 +13,8 @@ from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike
-from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, terms_of
-from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
+from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, known_parts, terms_of
+from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.results import Result, table_of
@@ -104,7 +104,7 @@ def query_index(
     _same_data(covers)
     leaves = tuple(replace(_leaf(cover), index=i) for i, cover in enumerate(covers))
     names = {cover.path for cover in covers}
-    bound = bind(_indexed_parts(tree, names), Schema(leaves))
+    bound = bind(known_parts(tree, names.__contains__, "there is no index over this column"), Schema(leaves))
     paths: dict[int, str] = {}
     numbers: set[int] = set()
     for cover in covers:
@@ -168,14 +168,3 @@ def _leaf(cover: Cover) -> Leaf:
     if len(leaves) != 1:
         raise RequestError(f"{cover.file.path}: a column of {cover.kind} has no zone index")
     return replace(leaves[0], path=cover.path)
-
-
-def _indexed_parts(tree: Predicate, names: set[tuple[str, ...]]) -> Predicate:
-    """The predicate with parts over other columns, of which nothing is known here, as Unknown."""
-    if isinstance(tree, And | Or):
-        return type(tree)(tuple(_indexed_parts(part, names) for part in tree.parts))
-    if isinstance(tree, Not):
-        return Not(_indexed_parts(tree.part, names))
-    if isinstance(tree, Unknown):
-        return Unknown(tree.text, tree.reason)  # its names may be columns of the data
-    return tree if tree.path in names else Unknown(str(tree), "there is no index over this column")
