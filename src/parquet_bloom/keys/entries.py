@@ -330,7 +330,7 @@ class Part:
             left = np.searchsorted(hashes, wanted[start:end], "left")
             counts = np.searchsorted(hashes, wanted[start:end], "right") - left
             numbers.append(np.repeat(np.arange(start, end), counts))
-            places.append(found[_ranges(left, counts)])
+            places.append(found[ranges(left, counts)])
         return np.concatenate(numbers), np.concatenate(places)
 
     def between(self, low: int, stop: int) -> Iterator[tuple[Integers, NDArray[np.int32]]]:
@@ -353,7 +353,7 @@ class Part:
         return hashes, places
 
 
-def _ranges(first: NDArray[np.intp], counts: NDArray[np.intp]) -> NDArray[np.intp]:
+def ranges(first: NDArray[np.intp], counts: NDArray[np.intp]) -> NDArray[np.intp]:
     """The numbers first[i], first[i] + 1, ... of all i, counts[i] of each, one behind the other."""
     ends = np.cumsum(counts)
     numbers: NDArray[np.intp] = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - counts), counts)

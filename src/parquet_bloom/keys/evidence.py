@@ -25,6 +25,7 @@ from parquet_bloom.format.statistics import (
     unknown_statistics,
 )
 from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
+from parquet_bloom.keys.entries import ranges
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
 from parquet_bloom.options import PathLike
@@ -145,7 +146,7 @@ class KeyEvidence:
         whole = len(numbers) == len(listing) and (numbers == np.arange(len(numbers))).all()
         counts = listing.first[numbers + 1] - listing.first[numbers]
         ends = np.cumsum(counts)
-        places = None if whole else np.arange(ends[-1]) + np.repeat(listing.first[numbers] - (ends - counts), counts)
+        places = None if whole else ranges(listing.first[numbers], counts)
         outcomes = self._outcomes(bound, segment, columns, first_file.partitions, places)
         outcomes &= np.uint8(search.log.outcome(first_file))
         closed = (outcomes & TRUE) == 0

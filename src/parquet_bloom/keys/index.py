@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.keys.entries import U64, Part, prefixes
+from parquet_bloom.keys.entries import U64, Part, prefixes, ranges
 from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
@@ -104,9 +104,7 @@ class KeyIndex:
         counts = np.bincount(number_of, minlength=len(wanted))
         firsts = np.cumsum(counts) - counts
         repeats = counts[numbers]
-        ends = np.cumsum(repeats)
-        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - repeats, repeats)
-        return order[np.repeat(firsts[numbers], repeats) + within], np.repeat(places, repeats)
+        return order[ranges(firsts[numbers], repeats)], np.repeat(places, repeats)
 
     def _find(
         self, segment: Segment, column: SegmentColumn, wanted: NDArray[np.int64]
