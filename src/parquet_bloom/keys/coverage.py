@@ -13,8 +13,9 @@ so such a file is read as without an index. An index opens no file by a name of 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,6 +77,18 @@ class Coverage:
         if isinstance(version_token, LocalToken):
             return listing.local_tokens[number] == self.facts(version_token, file.path)
         return isinstance(version_token, StoreToken) and proves(listing.tokens[number], version_token.facts())
+
+    def groups(self, known: Iterable[Covered], said: Callable[[DataFile], object]) -> list[list[Covered]]:
+        """Files, by what makes the index mean the same for them: segment, schema, names of their columns.
+
+        said  of each file: what else is said of it
+        """
+        groups: dict[Any, list[Covered]] = {}
+        for one in known:
+            # A table's file may have columns of names of its own, which the log tells.
+            key = one.segment, one.schema, getattr(one.file, "fields", ()), said(one.file)
+            groups.setdefault(key, []).append(one)
+        return list(groups.values())
 
     def facts(self, token: LocalToken, path: str) -> tuple[int, ...]:
         """A token of today as a listing has it: with the file system's number in the place of the device."""

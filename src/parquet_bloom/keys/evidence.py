@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +70,11 @@ class KeyEvidence:
         self.covered = len(self._coverage.known)
         if search.files and not self.covered and not self.problems and not self._coverage.is_of_table:
             raise StaleIndexError(index.path, self._coverage.reason)
-        for (number, schema, _), members in self._groups().items():
-            segment = index.manifest.segments[number]
+        log = search.log
+        said = log.outcome if log.has_log else attrgetter("partitions")
+        for members in self._coverage.groups(self._coverage.known, said):
             try:
-                self._ask(segment, schema, members)
+                self._ask(members)
             except FileError as error:
                 self._note(str(error))
             except RequestError:
@@ -107,22 +108,15 @@ class KeyEvidence:
     def _note(self, problem: str) -> None:
         self.problems.append(problem)
 
-    def _groups(self) -> dict[tuple[int, int, Any], list[Covered]]:
-        """Files that are decided together: (segment, schema, what the log and the folders say) -> file, its number."""
-        groups: dict[tuple[int, int, Any], list[Covered]] = {}
-        log = self._search.log
-        for one in self._coverage.known:
-            # A table's file may have columns of names of its own, which the log tells.
-            own = (log.outcome(one.file), getattr(one.file, "fields", ())) if log.has_log else one.file.partitions
-            groups.setdefault((one.segment, one.schema, own), []).append(one)
-        return groups
-
-    def _ask(self, segment: Segment, schema: int, members: Sequence[Covered]) -> None:
+    def _ask(self, members: Sequence[Covered]) -> None:
+        """Decide about files of one group: of one schema, and with one outcome by the log or the folders' names."""
         search, first_file = self._search, members[0].file
-        leaves = named_leaves(segment.schemas[schema], search.log, first_file)
+        segment = self._index.manifest.segments[members[0].segment]
+        schema = segment.schemas[members[0].schema]
+        leaves = named_leaves(schema, search.log, first_file)
         there = [
             (number, leaves[at])
-            for number, at in segment.schemas[schema].columns.items()
+            for number, at in schema.columns.items()
             if leaves[at].path and segment.column(number) is not None
         ]
         own = [replace(leaf, index=i) for i, (_, leaf) in enumerate(there)]

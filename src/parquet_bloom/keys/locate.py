@@ -196,17 +196,14 @@ def _indexed(
     """The places of files that an index covers, and the ids of these files."""
     answered: set[int] = set()
     found: list[_Found] = []
-    groups: dict[tuple[int, int, Any], list[Covered]] = {}
-    for one in coverage.known:
-        if one.is_sure:
-            groups.setdefault((one.segment, one.schema, getattr(one.file, "fields", ())), []).append(one)
     problems = []
-    for (number, schema, _), members in groups.items():
-        segment = index.manifest.segments[number]
+    for members in coverage.groups((one for one in coverage.known if one.is_sure), lambda file: None):
+        segment = index.manifest.segments[members[0].segment]
+        schema = segment.schemas[members[0].schema]
         try:
-            leaves = named_leaves(segment.schemas[schema], search.log, members[0].file)
+            leaves = named_leaves(schema, search.log, members[0].file)
             at = next((leaf.index for leaf in leaves if leaf.path == first.path), None)
-            numbered = next((n for n, leaf in segment.schemas[schema].columns.items() if leaf == at), None)
+            numbered = next((n for n, leaf in schema.columns.items() if leaf == at), None)
             column = None if numbered is None else segment.column(numbered)
             if at is None or column is None:
                 continue
