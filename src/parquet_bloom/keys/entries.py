@@ -285,16 +285,6 @@ class Part:
         """Let go of the file."""
         self._source.close()
 
-    @property
-    def requests(self) -> int:
-        """Requests to the storage so far."""
-        return self._source.requests
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes read so far."""
-        return self._source.bytes_read
-
     def _bounds(self) -> tuple[Integers, Integers]:
         outline = self._source.outline()
         kinds = [(leaf.path, leaf.physical, leaf.logical) for leaf in outline.leaves]

@@ -32,7 +32,6 @@ class KeyIndex:
 
     path      of its folder, or URI
     manifest  that it had
-    requests, bytes_read  of all its files so far
     """
 
     def __init__(self, where: PathLike) -> None:
@@ -46,7 +45,6 @@ class KeyIndex:
         with OpenFile(self.location(NAME)) as source:
             self.version = source.version_token
             self.manifest: Manifest = from_json(source.read(0, min(source.size, MOST_BYTES + 1)), source.path)
-            self.requests, self.bytes_read = source.requests, source.bytes_read
 
     def __del__(self) -> None:
         self.close()
@@ -56,6 +54,8 @@ class KeyIndex:
         with self._lock:
             while self._parts:
                 self._forget()
+            while self._listings:
+                self._listings.popitem()[1].close()
 
     def location(self, name: str) -> Location:
         """The place of a file of the index."""
@@ -80,8 +80,6 @@ class KeyIndex:
             found = self._listings.get(segment.id)
             if found is None:
                 found = self._listings[segment.id] = Listing(self.location(segment.listing_name), segment)
-                self.requests += found.requests
-                self.bytes_read += found.bytes_read
             return found
 
     def find(self, segment: Segment, column: SegmentColumn, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
@@ -115,11 +113,7 @@ class KeyIndex:
             if not column.parts[partition].rows:
                 continue
             with self._lock:
-                part = self._part(segment, column, partition)
-                before = part.requests, part.bytes_read
-                numbers, places = part.find(wanted[first:stop])
-                self.requests += part.requests - before[0]
-                self.bytes_read += part.bytes_read - before[1]
+                numbers, places = self._part(segment, column, partition).find(wanted[first:stop])
             yield numbers + first, places
 
     def entries(
@@ -143,8 +137,6 @@ class KeyIndex:
             while len(self._parts) >= _OPEN_PARTS:
                 self._forget()
             part = self._parts[name] = Part(self.location(name), column.parts[partition], segment.places)
-            self.requests += part.requests
-            self.bytes_read += part.bytes_read
         self._parts.move_to_end(name)
         return part
 

@@ -32,15 +32,6 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.version_token import Kept
 
 Integers = NDArray[np.int64]
-_PLACE = [
-    ("place", pa.int32()),
-    ("file", pa.int32()),
-    ("path", pa.string()),
-    ("row_group", pa.int32()),
-    ("first_row", pa.int64()),
-    ("rows", pa.int64()),
-    ("schema", pa.int32()),
-]
 _LOCAL = {
     "device": pa.uint64(),
     "inode": pa.uint64(),
@@ -98,7 +89,11 @@ def write_listing(path: str, files: Sequence[ListedFile], leaves: dict[int, Leaf
         arrays[name] = _repeated([token.get(name) for token in tokens], counts, kind)
     for number, leaf in leaves.items():
         arrays |= _column_arrays(number, leaf, files, counts)
-    table = pa.table(arrays)
+    return write_places(path, pa.table(arrays))
+
+
+def write_places(path: str, table: pa.Table) -> PartFile:
+    """Write a listing as it is in the file. Raises StorageError."""
     return write_parquet(path, table, [], compression="zstd", use_dictionary=True)
 
 
@@ -181,17 +176,33 @@ def _bounds(values: Sequence[Any], has: Sequence[bool], name: str, leaf: Leaf) -
 
 
 class Listing:
-    """The places of a segment; each column is read when something needs it.
+    """The places of a segment; its file stays open, and each column is read when something needs it.
 
-    paths    of each file, below the root
+    paths    of each file, below the root; "" of one that is gone
     first    int64[files + 1]: the first place of each, and the number of all places
     schema   int64[files]
     """
 
     def __init__(self, location: Location, segment: Segment) -> None:
         """Raises DamagedFileError, StorageError."""
-        self._location, self._segment = location, segment
-        self.requests = self.bytes_read = 0
+        self._segment = segment
+        self._source = open_part(location, segment.listing)
+        try:
+            self._read_files()
+        except BaseException:
+            self._source.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._source.close()
+
+    def table(self) -> pa.Table:
+        """All of it, as it is in the file. Raises DamagedFileError, StorageError."""
+        return read_rows(self._source)
+
+    def _read_files(self) -> None:
+        segment = self._segment
         table = self._columns(["place", "file", "path", "row_group", "schema"])
         file, group = self._numbers(table, "file"), self._numbers(table, "row_group")
         n = len(file)
@@ -220,6 +231,11 @@ class Listing:
     def places(self) -> int:
         """How many places there are."""
         return int(self.first[-1])
+
+    @cached_property
+    def live(self) -> NDArray[np.bool_]:
+        """The files that are still among the data: bool[files]."""
+        return np.array([bool(path) for path in self.paths], bool)
 
     @cached_property
     def file_of(self) -> Integers:
@@ -311,13 +327,10 @@ class Listing:
         return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low, has_high)
 
     def _columns(self, names: list[str]) -> pa.Table:
-        with open_part(self._location, self._segment.listing) as source:
-            missing = set(names) - {leaf.name for leaf in source.outline().leaves}
-            if missing:
-                raise self._damaged(f"has no column {min(missing)}")
-            table = read_rows(source, None, names)
-            self.requests += source.requests
-            self.bytes_read += source.bytes_read
+        missing = set(names) - {leaf.name for leaf in self._source.outline().leaves}
+        if missing:
+            raise self._damaged(f"has no column {min(missing)}")
+        table = read_rows(self._source, None, names)
         pa.default_memory_pool().release_unused()  # what decoding a million places took for a moment
         if table.num_rows != self._segment.places:
             raise self._damaged(f"has {table.num_rows:,} rows for {self._segment.places:,} places")
@@ -337,4 +350,4 @@ class Listing:
         return np.asarray(column.to_numpy(), bool)
 
     def _damaged(self, reason: str) -> DamagedFileError:
-        return DamagedFileError(self._location, reason)
+        return DamagedFileError(self._source.path, reason)

@@ -36,9 +36,9 @@ from parquet_bloom.keys.build import (
     write_manifest,
 )
 from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
-from parquet_bloom.keys.entries import U64, Packing, read_rows, sorted_once, write_parquet, write_part
+from parquet_bloom.keys.entries import U64, Packing, sorted_once, write_part
 from parquet_bloom.keys.index import KeyIndex
-from parquet_bloom.keys.listing import TOKEN
+from parquet_bloom.keys.listing import TOKEN, write_places
 from parquet_bloom.keys.manifest import (
     NAME,
     Manifest,
@@ -218,20 +218,14 @@ def _paths(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> list[t
 # --- listings and merges --------------------------------------------------------------------------
 
 
-def _whole_listing(index: KeyIndex, segment: Segment) -> pa.Table:
-    with OpenFile(index.location(segment.listing_name)) as source:
-        return read_rows(source)
-
-
 def _relisted(
     index: KeyIndex, segment: Segment, live: NDArray[np.bool_], renewed: dict[int, Kept | None], folder: str
 ) -> Segment:
     """A segment with a listing in which files that are gone have no path, and recognised ones their tokens of today."""
     listing = index.listing(segment)
-    dead = ~live & (np.array(listing.paths, object) != "")
-    if not dead.any() and not renewed:
+    if not (listing.live & ~live).any() and not renewed:
         return segment
-    table = _whole_listing(index, segment)
+    table = listing.table()
     of = listing.file_of
     paths = np.array(listing.paths, object)
     paths[~live] = ""
@@ -243,8 +237,7 @@ def _relisted(
                 values[place] = (token or {}).get(name)
         table = _with(table, name, pa.array(values, kind))
     new = replace(segment, revision=segment.revision + 1)
-    path = os.path.join(folder, new.listing_name)
-    return replace(new, listing=write_parquet(path, table, [], compression="zstd", use_dictionary=True))
+    return replace(new, listing=write_places(os.path.join(folder, new.listing_name), table))
 
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
@@ -281,8 +274,7 @@ def _places(segments: Sequence[Segment]) -> int:
 
 def _live_places(index: KeyIndex, segment: Segment) -> int:
     listing = index.listing(segment)
-    live = np.array(listing.paths, object) != ""
-    return int(np.diff(listing.first)[live].sum())
+    return int(np.diff(listing.first)[listing.live].sum())
 
 
 def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment:
@@ -294,11 +286,11 @@ def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment
     places = files = 0
     for segment in segments:
         listing = index.listing(segment)
-        live = (np.array(listing.paths, object) != "")[listing.file_of]
+        live = listing.live[listing.file_of]
         new_place = np.cumsum(live) - 1 + places
         renumbered.append(np.where(live, new_place, -1))
         schema_of = [numbers.setdefault(schema.key, len(numbers)) for schema in segment.schemas]
-        table = _whole_listing(index, segment).filter(pa.array(live))
+        table = listing.table().filter(pa.array(live))
         n = table.num_rows
         file = np.unique(np.asarray(table.column("file").to_numpy()), return_inverse=True)[1] + files
         table = _with(table, "place", pa.array(np.arange(places, places + n, dtype=np.int32)))
@@ -308,7 +300,7 @@ def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment
         places, files = places + n, int(file[-1]) + 1 if n else files
     whole = pa.concat_tables(tables)
     path = os.path.join(folder, "segments", name, "files.parquet")
-    listed = write_parquet(path, whole, [], compression="zstd", use_dictionary=True)
+    listed = write_places(path, whole)
     rows = int(np.asarray(whole.column("rows").to_numpy()).sum())
     merged = Segment(name, files, places, rows, listed, tuple(map(SegmentSchema.of, numbers)), ())
     columns = []

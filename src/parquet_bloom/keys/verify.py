@@ -20,7 +20,6 @@ from parquet_bloom.errors import DamagedFileError, FileError, RequestError, Stal
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.coverage import Covered, coverage_of
-from parquet_bloom.keys.entries import read_rows
 from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport, fill
 from parquet_bloom.options import PathLike, ReadOptions
@@ -112,7 +111,7 @@ def inspect_key_index(
     segments = []
     for one in manifest.segments:
         size = one.listing.size + sum(part.size for column in one.columns for part in column.parts)
-        left = sum(not path for path in opened.listing(one).paths)
+        left = int((~opened.listing(one).live).sum())
         entries = sum(column.entries for column in one.columns)
         segments.append(SegmentInfo(one.id, one.files, left, one.places, one.rows, entries, size))
     info = KeyIndexInfo(
@@ -204,9 +203,7 @@ def verify_key_index(
 def _read_parts(index: KeyIndex, result: VerifiedKeyIndex) -> None:
     for segment in index.manifest.segments:
         try:
-            index.listing(segment)
-            with OpenFile(index.location(segment.listing_name)) as source:
-                read_rows(source)
+            index.listing(segment).table()
         except FileError as error:
             result.damaged.append(str(error))
         for column in segment.columns:
