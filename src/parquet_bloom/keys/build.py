@@ -32,7 +32,17 @@ from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.entries import U64, Packing, Sorter, write_part
 from parquet_bloom.keys.listing import write_listing
-from parquet_bloom.keys.manifest import NAME, Manifest, PartFile, Segment, SegmentColumn, schema_bytes, to_json
+from parquet_bloom.keys.manifest import (
+    NAME,
+    Manifest,
+    PartFile,
+    Segment,
+    SegmentColumn,
+    listing_name,
+    part_name,
+    schema_bytes,
+    to_json,
+)
 from parquet_bloom.keys.plan import Plan, PlannedFile, PlannedSegment, chosen_root, plan_of
 from parquet_bloom.keys.report import KeyIndexReport, estimate, fill
 from parquet_bloom.limits import limits
@@ -209,7 +219,7 @@ def build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Met
         for partition, packed in enumerate(sorter.partitions(at)):
             part = parts.get((number, partition))
             if part is None:
-                path = os.path.join(folder, "columns", str(number), f"{planned.id}-{partition:05d}.parquet")
+                path = os.path.join(folder, part_name(planned.id, number, partition))
                 part = write_part(path, packed, packings[at])
                 if sorter.lengths:
                     journal.note(
@@ -222,7 +232,7 @@ def build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Met
             written.append(part)
         columns.append(SegmentColumn(number, packings[at].bits, packings[at].partition_bits, tuple(written)))
     listed = [one.listed for one in planned.files]
-    listing = write_listing(os.path.join(folder, "segments", planned.id, "files.parquet"), listed, planned.leaves)
+    listing = write_listing(os.path.join(folder, listing_name(planned.id)), listed, planned.leaves)
     rows = sum(int(one.rows.sum()) for one in listed)
     return Segment(planned.id, len(listed), planned.places, rows, listing, tuple(planned.schemas), tuple(columns))
 
@@ -422,7 +432,7 @@ def _refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) ->
 def _finds(pattern: str, folder: str) -> bool:
     """Whether a pattern of local paths finds the files of an index in a folder, or a folder that has them."""
     wanted = os.path.abspath(pattern).split(os.sep)
-    for name in ("columns/0/0123456789abcdef-00000.parquet", "segments/0123456789abcdef/files.parquet"):
+    for name in (part_name("0123456789abcdef", 0, 0), listing_name("0123456789abcdef")):
         names = os.path.join(folder, *name.split("/")).split(os.sep)
         if any(fits(names[:n], wanted) for n in range(1, len(names) + 1)):
             return True

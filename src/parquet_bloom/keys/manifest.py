@@ -142,6 +142,16 @@ class SegmentSchema:
         return leaves_of(self.elements)
 
 
+def listing_name(segment: str, revision: int = 0) -> str:
+    """The path of a segment's listing below the index."""
+    return f"segments/{segment}/files{f'-{revision}' if revision else ''}.parquet"
+
+
+def part_name(segment: str, column: int, partition: int) -> str:
+    """The path of a part of a segment's entries below the index."""
+    return f"columns/{column}/{segment}-{partition:05d}.parquet"
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Files that were indexed at once.
@@ -165,11 +175,11 @@ class Segment:
     @property
     def listing_name(self) -> str:
         """The path of its listing below the index."""
-        return f"segments/{self.id}/files{f'-{self.revision}' if self.revision else ''}.parquet"
+        return listing_name(self.id, self.revision)
 
     def part_name(self, column: int, partition: int) -> str:
         """The path of a part below the index."""
-        return f"columns/{column}/{self.id}-{partition:05d}.parquet"
+        return part_name(self.id, column, partition)
 
     @property
     def kind(self) -> tuple[Any, ...]:

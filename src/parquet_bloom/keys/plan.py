@@ -84,7 +84,6 @@ class PlannedSegment:
 class Plan:
     """The work of a build: its columns and segments, and how many files it passes over."""
 
-    root: str
     columns: list[IndexColumn]
     segments: list[PlannedSegment]
     empty: int  # files without a row group, or without any of the columns
@@ -144,7 +143,7 @@ def plan_of(
         selected = [Leaf(number, path, 0) for number, path in enumerate(paths)]
     elif found.has_log:
         selected = select_leaves(names.leaves, columns, None)
-    plan = Plan(root, [], [], 0)
+    plan = Plan([], [], 0)
     planned: list[PlannedFile] = []
 
     def footer(file: DataFile) -> tuple[DataFile, Outline, object]:

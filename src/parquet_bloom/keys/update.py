@@ -46,6 +46,7 @@ from parquet_bloom.keys.manifest import (
     Segment,
     SegmentColumn,
     SegmentSchema,
+    listing_name,
     partition_bits_of,
     place_bits_of,
 )
@@ -299,8 +300,7 @@ def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment
         tables.append(_with(table, "schema", pa.array(own)))
         places, files = places + n, int(file[-1]) + 1 if n else files
     whole = pa.concat_tables(tables)
-    path = os.path.join(folder, "segments", name, "files.parquet")
-    listed = write_places(path, whole)
+    listed = write_places(os.path.join(folder, listing_name(name)), whole)
     rows = int(np.asarray(whole.column("rows").to_numpy()).sum())
     merged = Segment(name, files, places, rows, listed, tuple(map(SegmentSchema.of, numbers)), ())
     columns = []
