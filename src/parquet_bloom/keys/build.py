@@ -4,7 +4,7 @@
     column chunks -> values -> hashes -> entries -> Sorter -> a Parquet file a partition -> listing -> manifest
 
 The bits of a segment are known before anything is decoded: footers tell how many values there are. While it works,
-DIR/build has the plan, the runs of the Sorter, and a line for all that is done; the manifest is written last.
+DIR/build has the plan, the runs of the Sorter, and lines that say whose entries these are. The manifest comes last.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from parquet_bloom.keys.listing import write_listing
 from parquet_bloom.keys.manifest import (
     NAME,
     Manifest,
-    PartFile,
     Segment,
     SegmentColumn,
     listing_name,
@@ -143,7 +142,7 @@ def _decode(
 
 
 class Journal:
-    """The steps of a build that are done, a line of JSON each. The first line names the plan that they belong to."""
+    """Files whose entries are in runs, a line of JSON for some at a time. The first line names the plan of a build."""
 
     def __init__(self, folder: str, plan: str) -> None:
         """Begin, or go on if the same plan was begun in this folder. Raises StorageError."""
@@ -195,41 +194,26 @@ def build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Met
     spilled = os.path.join(folder, "build", planned.id)
     with storing(spilled):
         os.makedirs(spilled, exist_ok=True)
-    own = [step for step in journal.steps if step.get("segment") == planned.id]
     sorter = Sorter(packings, spilled, max(1, limits().max_memory // (8 * _ENTRY_COPIES)))
     # 1. Files whose entries are in runs already.
     done = 0
-    for step in own:
-        if "files" in step:
+    for step in journal.steps:
+        if step.get("segment") == planned.id:
             sorter.lengths = dict(step["lengths"])
             for one, words in zip(planned.files[done:], step["contents"], strict=False):
                 rows = one.listed.rows.tolist()
                 one.listed.content = {int(n): Content(rows, crc, token) for n, (crc, token) in words.items()}
                 meter.finish()
             done = step["files"]
-    # 2. The others.
-    parts = {(step["part"][0], step["part"][1]): PartFile(*step["is"]) for step in own if "part" in step}
-    if done < len(planned.files):
-        _sort(planned, done, sorter, threads, meter, journal)
-        parts = {}
+    # 2. The others: at least the last one.
+    _sort(planned, done, sorter, threads, meter, journal)
     # 3. A file for each partition of each column.
     columns = []
     for at, number in enumerate(numbers):
         written = []
         for partition, packed in enumerate(sorter.partitions(at)):
-            part = parts.get((number, partition))
-            if part is None:
-                path = os.path.join(folder, part_name(planned.id, number, partition))
-                part = write_part(path, packed, packings[at])
-                if sorter.lengths:
-                    journal.note(
-                        {
-                            "segment": planned.id,
-                            "part": [number, partition],
-                            "is": [part.rows, part.size, part.footer_crc32],
-                        }
-                    )
-            written.append(part)
+            path = os.path.join(folder, part_name(planned.id, number, partition))
+            written.append(write_part(path, packed, packings[at]))
         columns.append(SegmentColumn(number, packings[at].bits, packings[at].partition_bits, tuple(written)))
     listed = [one.listed for one in planned.files]
     listing = write_listing(os.path.join(folder, listing_name(planned.id)), listed, planned.leaves)
