@@ -62,6 +62,7 @@ class RecordingStore:
     """Objects by "bucket/key".
 
     wrong  (request, answer) before each answer to a GET of an object
+    lists  (request, answer) before each answer to a listing
     other  path -> body, of whatever else is asked, such as for credentials
     """
 
@@ -69,6 +70,7 @@ class RecordingStore:
     objects: dict[str, bytes] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     wrong: Callable[[Asked, Answer], None] | None = None
+    lists: Callable[[Asked, Answer], None] | None = None
     other: dict[str, bytes] = field(default_factory=dict)
     scheme: str = "http"
 
@@ -88,7 +90,10 @@ class RecordingStore:
         if path in self.other:
             return Answer(200, {"Content-Type": "application/json"}, self.other[path])
         if "list-type" in query or "prefix" in query:
-            return Answer(200, {"Content-Type": "application/xml"}, self._listing(asked.key, query))
+            listing = Answer(200, {"Content-Type": "application/xml"}, self._listing(asked.key, query))
+            if self.lists is not None:
+                self.lists(asked, listing)
+            return listing
         if asked.key not in self.objects:
             return Answer(404, {"Content-Type": "application/xml"}, b"<Error><Code>NoSuchKey</Code></Error>")
         data = self.objects[asked.key]
@@ -110,7 +115,7 @@ class RecordingStore:
         prefix = f"{bucket.strip('/')}/{query.get('prefix', [''])[0]}"
         found = [name for name in sorted(self.objects) if name.startswith(prefix)]
         items = "".join(
-            f"<Contents><Key>{escape(name.partition('/')[2])}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<Contents><Key>{escape(name.partition('/')[2])}</Key><LastModified>2001-09-09T01:46:40.000Z</LastModified>"
             f"<ETag>{escape(etag(self.objects[name]))}</ETag><Size>{len(self.objects[name])}</Size></Contents>"
             for name in found
         )

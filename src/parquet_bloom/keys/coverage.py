@@ -156,8 +156,9 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
     versions = listed_versions([file for file, _, _ in far])
     for file, segment, number in far:
         version = versions.get(file.path)
-        is_sure = version is not None and proves(listings[segment].tokens[number], version.facts())
-        if version is not None and not is_sure:
+        facts = None if version is None else version.facts()
+        is_sure = proves(listings[segment].tokens[number], facts)
+        if facts is not None and not is_sure:
             coverage.changed += 1
             continue
         coverage.known.append(Covered(file, segment, number, listings[segment].schemas[number], is_sure))

@@ -227,7 +227,7 @@ class Bucket:
         import obstore
 
         with _errors():
-            pages = iter(obstore.list(self._store, prefix or None, chunk_size=1000))
+            pages = iter(obstore.list(self._store, prefix or None, chunk_size=50))
             while (page := _interruptible(lambda: next(pages, None))) is not None:
                 for meta in page:
                     yield meta["path"], StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
@@ -424,7 +424,10 @@ def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
             if number > _OTHERS * len(wanted) + 1000:
                 return {}
             if key in wanted:
-                found[f"{name}/{key}"] = version
+                path = f"{name}/{key}"
+                if path in found:  # a listing that shows a key twice says nothing, and may have no end
+                    return {}
+                found[path] = version
     return found
 
 
