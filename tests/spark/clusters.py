@@ -17,15 +17,12 @@ from typing import Any
 from support.loopback import free_port
 
 Start = Callable[..., None]
-# For programs of Java that are over, or idle, before its second compiler pays: the driver's, masters' and workers'.
-_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-BRIEF = {"SPARK_SUBMIT_OPTS": _BRIEF, "SPARK_DAEMON_JAVA_OPTS": _BRIEF}
 
 
 def activated() -> dict[str, str]:
     """The environment of who has activated the one that runs the tests: its `python3` is the first on PATH."""
     folder = Path(sys.executable).parent
-    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1", **BRIEF}
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def without_package(folder: Path, name: str, packages: bool) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from clusters import BRIEF, standalone, without_package
+from clusters import standalone, without_package
 from support.samples import ROW_GROUPS, write_keys
 from support.spark_needed import need_spark, without_progress
 
@@ -38,7 +38,7 @@ def cluster(path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     """Workers that have no package of ours, but what the tests' caller put on PYTHONPATH is not theirs either."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with standalone(
-        tmp_path_factory.mktemp("cluster"), {**environment, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", **BRIEF}
+        tmp_path_factory.mktemp("cluster"), {**environment, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
     ) as url:
         yield url
 
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 def call(path: str, folder: Path) -> Any:
     program = Path(sys.executable).with_name("parquet-bloom")
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "SPARK_CONF_DIR")}
-    environment |= {"PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", **BRIEF}
+    environment |= {"PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
 
     def run(*arguments: object, **more: str) -> tuple[int, str, list[str]]:
         done = subprocess.run(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from clusters import BRIEF, connect_server, without_package
+from clusters import connect_server, without_package
 from support.samples import write_keys
 from support.spark_needed import need_spark
 
@@ -50,7 +50,7 @@ def environment(first: Path, **more: str) -> dict[str, str]:
     """That of a shell in which `first` is the python3 of PATH, and nothing names another."""
     usual = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL"))}
     path = os.pathsep.join([str(first.parent), usual["PATH"]])
-    return {**usual, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", **BRIEF, **more}
+    return {**usual, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
 
 def told_by(data: tuple[Path, int], env: dict[str, str], *server: str) -> dict[str, Any]:
