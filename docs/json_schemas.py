@@ -94,7 +94,7 @@ def _check() -> dict[str, Any]:
 
     maker = _Maker()
     counts = ("row_groups", "row_groups_skipped", "bytes", "bytes_skipped", "files_excluded", "files_excluded_bytes")
-    totals = dict.fromkeys((*counts, "bytes_read_to_decide"), _COUNT)
+    totals = dict.fromkeys((*counts, "bytes_read_to_decide", "index_requests", "index_bytes"), _COUNT)
     text = {"type": ["string", "null"]}
     by = {"type": "object", "additionalProperties": _COUNT, "description": "what decided -> how many skipped by it"}
     part = {"part": {"type": "string"}, "reason": {"type": "string"}}
@@ -138,6 +138,7 @@ def _locate() -> dict[str, Any]:
             "searched": {**_COUNT, "description": "files that were opened"},
             "expected_false": {"type": "number", "description": "places that are expected to be there by chance"},
             "note": {"type": ["string", "null"], "description": "what the index could not be asked for"},
+            **dict.fromkeys(("index_requests", "index_bytes"), _COUNT),
             "found": {"type": "array", "items": _object(place, ("row_numbers",))},
         },
     )

@@ -7,6 +7,7 @@ from typing import Unpack
 import click
 
 from parquet_bloom.cli.common import (
+    IndexKeywords,
     all_option,
     footer_limits,
     format_of,
@@ -22,12 +23,12 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_notes,
     say_unused,
+    strict_index_option,
     table_options,
 )
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import explain_last_word, split
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.options import ReadOptions
 
 _SHORT = 60  # characters of names in a line of text
 
@@ -36,6 +37,7 @@ _SHORT = 60  # characters of names in a line of text
 @click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... PREDICATE")
 @click.option("--explain", is_flag=True, help="What is read and why, then the rest by reason; --all: a line each.")
 @click.option("--index", type=FILE, metavar="DIR", help="A key index: files in which it denies all are not opened.")
+@strict_index_option
 @raw_files_option
 @table_options
 @range_option
@@ -53,7 +55,7 @@ def command(
     output_format: str,
     show_all: bool,
     as_json: bool,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[IndexKeywords],
 ) -> int:
     """Say which row groups can match a predicate; no data is read.
 

@@ -19,7 +19,7 @@ from parquet_bloom.cli.process import talk
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, parameter, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
-from parquet_bloom.options import Draft2015, Form, FormName
+from parquet_bloom.options import Draft2015, Form, FormName, ReadOptions
 from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import (
     MOST_REASONS,
@@ -158,6 +158,19 @@ assert_filters_option = click.option(
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )
+
+
+strict_index_option = click.option(
+    "--strict-index",
+    is_flag=True,
+    help="A file that the index does not cover, or a damaged part of it, is an error.",
+)
+
+
+class IndexKeywords(ReadOptions):
+    """Options that the library takes as they come, of commands that ask a key index."""
+
+    strict_index: bool
 
 
 def _properties(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str] | None:

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import click
 
 from parquet_bloom.cli.common import (
+    IndexKeywords,
     aside,
     footer_limits,
     json_option,
@@ -19,13 +20,13 @@ from parquet_bloom.cli.common import (
     quiet,
     raw_files_option,
     say,
+    strict_index_option,
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import one_source
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import ReadOptions
 
 _SHOWN = 50
 
@@ -39,6 +40,7 @@ _SHOWN = 50
 @click.option("--verify", is_flag=True, help="Read the column there: only row groups with a key, and its rows.")
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table here, as Parquet.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
+@strict_index_option
 @raw_files_option
 @table_options
 @json_option
@@ -54,7 +56,7 @@ def command(
     output: str | None,
     overwrite: bool,
     as_json: bool,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[IndexKeywords],
 ) -> int:
     """Find the row groups that may hold each of many keys.
 

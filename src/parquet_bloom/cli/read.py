@@ -11,6 +11,7 @@ from typing import IO, Any, Unpack
 import click
 
 from parquet_bloom.cli.common import (
+    IndexKeywords,
     aside,
     footer_limits,
     note,
@@ -20,20 +21,20 @@ from parquet_bloom.cli.common import (
     say_notes,
     say_unused,
     split_names,
+    strict_index_option,
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.predicate import explain_last_word, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import visible
 
 _FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends here, and says so
 
 
-class _ReadKeywords(ReadOptions):
+class _ReadKeywords(IndexKeywords):
     """Options that the library takes as they come."""
 
     range_values: int
@@ -51,6 +52,7 @@ class _ReadKeywords(ReadOptions):
 @click.option(
     "--index", "indexes", multiple=True, type=FILE, metavar="INDEX", help="A key index of these files, or a zone index."
 )
+@strict_index_option
 @raw_files_option
 @table_options
 @range_option
@@ -108,6 +110,8 @@ def command(
                 written = rows.write_rows(batches, schema, form, out)
         more = cut and next(iter(found), None) is not None
     if explain and not quiet():
+        if (read := skipping.index_line(scan.search.index_cost)) is not None:
+            note(read)
         skipping.print_explained(scan.verdicts, scan.excluded_files, file=sys.stderr)
     if more:
         note(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")

@@ -274,27 +274,27 @@ class Part:
     def __init__(self, location: Location, said: PartFile, places: int) -> None:
         """Raises FileError; DamagedFileError for what is not as the format has it."""
         self._places = places
-        self._source = open_part(location, said)
+        self.source = open_part(location, said)
         try:
             self.low, self.high = self._bounds()
         except BaseException:
-            self._source.close()
+            self.source.close()
             raise
 
     def close(self) -> None:
         """Let go of the file."""
-        self._source.close()
+        self.source.close()
 
     def _bounds(self) -> tuple[Integers, Integers]:
-        outline = self._source.outline()
+        outline = self.source.outline()
         kinds = [(leaf.path, leaf.physical, leaf.logical) for leaf in outline.leaves]
         if kinds != [(("hash",), INT64, None), (("place",), INT32, None)]:
-            raise DamagedFileError(self._source.path, "its columns are not hash: INT64 and place: INT32")
+            raise DamagedFileError(self.source.path, "its columns are not hash: INT64 and place: INT32")
         found = statistics_of(outline, outline.leaves[0])
         low, high = found.lower.astype(np.int64), found.upper.astype(np.int64)
         known = (found.has_lower & found.has_upper) | (outline.rows == 0)
         if not known.all() or (low > high).any() or (low[1:] < high[:-1]).any():
-            raise DamagedFileError(self._source.path, "its row groups are not sorted by hash")
+            raise DamagedFileError(self.source.path, "its row groups are not sorted by hash")
         return low, high
 
     def find(self, wanted: Integers) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
@@ -332,14 +332,14 @@ class Part:
             yield hashes[inside], places[inside]
 
     def _entries(self, groups: list[int]) -> tuple[Integers, NDArray[np.int32]]:
-        table = read_rows(self._source, groups)
+        table = read_rows(self.source, groups)
         hashes, places = (table.column(i).combine_chunks().to_numpy() for i in (0, 1))
-        if (hashes[1:] < hashes[:-1]).any() or len(hashes) != int(self._source.outline().rows[groups].sum()):
-            raise DamagedFileError(self._source.path, "its entries are not sorted by hash")
+        if (hashes[1:] < hashes[:-1]).any() or len(hashes) != int(self.source.outline().rows[groups].sum()):
+            raise DamagedFileError(self.source.path, "its entries are not sorted by hash")
         if len(hashes) and (hashes[0] != self.low[groups[0]] or hashes[-1] != self.high[groups[-1]]):
-            raise DamagedFileError(self._source.path, "its entries are not within their bounds")
+            raise DamagedFileError(self.source.path, "its entries are not within their bounds")
         if (places < 0).any() or (places >= self._places).any():
-            raise DamagedFileError(self._source.path, f"it names places beyond the {self._places:,} of its segment")
+            raise DamagedFileError(self.source.path, f"it names places beyond the {self._places:,} of its segment")
         return hashes, places
 
 

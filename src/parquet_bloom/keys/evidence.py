@@ -70,7 +70,13 @@ class KeyEvidence:
         self.covered = len(self._coverage.known)
         if search.files and not self.covered and not self.problems and not self._coverage.is_of_table:
             raise StaleIndexError(index.path, self._coverage.reason)
-        log = search.log
+        self._ask_all()
+        self.cost = index.take_cost()
+        if search.options.strict_index and (problem := self._problem) is not None:
+            raise StaleIndexError(index.path, problem)
+
+    def _ask_all(self) -> None:
+        log = self._search.log
         said = log.outcome if log.has_log else attrgetter("partitions")
         for members in self._coverage.groups(self._coverage.known, said):
             try:
@@ -99,11 +105,16 @@ class KeyEvidence:
     @property
     def note(self) -> str | None:
         """One line on files that are read as without the index; None where there are none."""
+        problem = self._problem
+        return None if problem is None else f"{self._index.path}: {problem}; these are read as without an index"
+
+    @property
+    def _problem(self) -> str | None:
         unknown = len(self._search.files) - self.covered
         lines = list(dict.fromkeys(self.problems))
         if unknown:
             lines.append(f"{unknown:,} of {len(self._search.files):,} files are not covered, or changed since")
-        return f"{self._index.path}: " + "; ".join(lines) + "; these are read as without an index" if lines else None
+        return "; ".join(lines) or None
 
     def _note(self, problem: str) -> None:
         self.problems.append(problem)

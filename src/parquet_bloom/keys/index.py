@@ -19,6 +19,7 @@ from parquet_bloom.keys.entries import U64, Part, prefixes, ranges
 from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
+from parquet_bloom.search.index import NO_COST, Cost
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores
@@ -36,6 +37,7 @@ class KeyIndex:
 
     def __init__(self, where: PathLike) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
+        self._cost = NO_COST
         self._listings: dict[str, Listing] = {}
         self._parts: OrderedDict[str, Part] = OrderedDict()
         self._lock = threading.Lock()
@@ -45,6 +47,7 @@ class KeyIndex:
         with OpenFile(self.location(NAME)) as source:
             self.version = source.version_token
             self.manifest: Manifest = from_json(source.read(0, min(source.size, MOST_BYTES + 1)), source.path)
+            self._count(source)
 
     def __del__(self) -> None:
         self.close()
@@ -55,7 +58,21 @@ class KeyIndex:
             while self._parts:
                 self._forget()
             while self._listings:
-                self._listings.popitem()[1].close()
+                _, listing = self._listings.popitem()
+                self._count(listing.source)
+                listing.close()
+
+    def take_cost(self) -> Cost:
+        """What was read of it since the last call of this; of questions of several threads by the first that asks."""
+        with self._lock:
+            for source in (one.source for kind in (self._listings, self._parts) for one in kind.values()):
+                self._count(source)
+            found, self._cost = self._cost, NO_COST
+        return found
+
+    def _count(self, source: OpenFile) -> None:
+        self._cost = self._cost.plus(source.requests, source.bytes_read)
+        source.requests = source.bytes_read = 0
 
     def location(self, name: str) -> Location:
         """The place of a file of the index."""
@@ -64,6 +81,7 @@ class KeyIndex:
     def is_current(self) -> bool:
         """Whether its manifest is still the one that was read."""
         with OpenFile(self.location(NAME)) as source:
+            self._count(source)
             return self.version is not None and source.version_token == self.version
 
     @cached_property
@@ -142,6 +160,7 @@ class KeyIndex:
 
     def _forget(self) -> None:
         _, part = self._parts.popitem(last=False)
+        self._count(part.source)
         part.close()
 
 

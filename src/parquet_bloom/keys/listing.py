@@ -186,20 +186,20 @@ class Listing:
     def __init__(self, location: Location, segment: Segment) -> None:
         """Raises DamagedFileError, StorageError."""
         self._segment = segment
-        self._source = open_part(location, segment.listing)
+        self.source = open_part(location, segment.listing)
         try:
             self._read_files()
         except BaseException:
-            self._source.close()
+            self.source.close()
             raise
 
     def close(self) -> None:
         """Let go of the file."""
-        self._source.close()
+        self.source.close()
 
     def table(self) -> pa.Table:
         """All of it, as it is in the file. Raises DamagedFileError, StorageError."""
-        return read_rows(self._source)
+        return read_rows(self.source)
 
     def _read_files(self) -> None:
         segment = self._segment
@@ -327,10 +327,10 @@ class Listing:
         return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low, has_high)
 
     def _columns(self, names: list[str]) -> pa.Table:
-        missing = set(names) - {leaf.name for leaf in self._source.outline().leaves}
+        missing = set(names) - {leaf.name for leaf in self.source.outline().leaves}
         if missing:
             raise self._damaged(f"has no column {min(missing)}")
-        table = read_rows(self._source, None, names)
+        table = read_rows(self.source, None, names)
         pa.default_memory_pool().release_unused()  # what decoding a million places took for a moment
         if table.num_rows != self._segment.places:
             raise self._damaged(f"has {table.num_rows:,} rows for {self._segment.places:,} places")
@@ -350,4 +350,4 @@ class Listing:
         return np.asarray(column.to_numpy(), bool)
 
     def _damaged(self, reason: str) -> DamagedFileError:
-        return DamagedFileError(self._source.path, reason)
+        return DamagedFileError(self.source.path, reason)

@@ -31,6 +31,7 @@ from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_le
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.tree import And
+from parquet_bloom.search.index import NO_COST, Cost
 from parquet_bloom.search.keys import NumberedKeys, admitted_keys, numbered_keys
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult
@@ -67,12 +68,14 @@ class _Facts:
     covered, searched  files that the index answered for, and files that were opened
     expected_false     pairs that are expected to be there by chance
     note               what the index could not be asked for
+    cost               what was read of the index
     """
 
     covered: int = 0
     searched: int = 0
     expected_false: float = 0.0
     note: str | None = None
+    cost: Cost = NO_COST
 
 
 def locate(
@@ -100,7 +103,7 @@ def locate(
              `first_row` of the row group in the file, `rows` that it has, `deletes`: whether a table has deleted rows
              of the file; with verify also `row_numbers`, lists of rows in the file. The metadata of its schema has
              `parquet_bloom`: JSON with covered and searched files, and the pairs that are expected to be there by
-             chance
+             chance, and what was read of the index
 
     Raises UnknownColumnError, FileError; RequestError for keys that cannot be compared with the column;
     StaleIndexError for an index of other data; TableFormatError for files of a table without raw_files.
@@ -126,7 +129,10 @@ def locate(
         indexed = _indexed(opened, coverage, search, first, casts, facts)
         places += indexed[0]
         left = [one for one in found.files if id(one) not in indexed[1]]
-        facts.covered = len(found.files) - len(left)
+        facts.covered, facts.cost = len(found.files) - len(left), opened.take_cost()
+        if how.strict_index and left:
+            many = f"{len(left):,} of {len(found.files):,} files are not covered, or changed since"
+            raise StaleIndexError(opened.path, many if facts.note is None else facts.note)
     facts.searched = len(left)
     places += _searched(left, found, how, first, casts, facts)
     numbers = {id(file): at for at, file in enumerate(found.files)}
@@ -135,7 +141,7 @@ def locate(
 
 
 def facts_of(found: pa.Table) -> dict[str, Any]:
-    """How a table of `locate` was found: covered, searched, expected_false, note."""
+    """How a table of `locate` was found: covered, searched, expected_false, note, index_requests, index_bytes."""
     facts: dict[str, Any] = json.loads((found.schema.metadata or {})[METADATA])
     return facts
 
@@ -236,7 +242,7 @@ def _indexed(
         share = sum(int(listing.first[one.number + 1] - listing.first[one.number]) for one in members)
         facts.expected_false += len(keys.numbers) * column.false_places * share / max(1, listing.places)
     if problems:
-        facts.note = "; ".join(dict.fromkeys(problems)) + "; these files are searched as without an index"
+        facts.note = "; ".join(dict.fromkeys(problems))
     return found, answered
 
 
@@ -331,7 +337,9 @@ def _table(
         "covered": facts.covered,
         "searched": facts.searched,
         "expected_false": 0.0 if verify else facts.expected_false,
-        "note": facts.note,
+        "note": None if facts.note is None else f"{facts.note}; these files are searched as without an index",
+        "index_requests": facts.cost.requests,
+        "index_bytes": facts.cost.bytes_read,
     }
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(words).encode()})
 

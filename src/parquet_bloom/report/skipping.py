@@ -22,6 +22,7 @@ from parquet_bloom.report.text import (
 from parquet_bloom.search.check import totals
 
 if TYPE_CHECKING:
+    from parquet_bloom.search.index import Cost
     from parquet_bloom.source.names import ShellCommand
 
 _FILES_SHOWN = 20
@@ -56,6 +57,8 @@ def print_checked(
     say(line(verdicts, verdicts.excluded), "green" if verdicts.skipped or verdicts.excluded else "")
     after()
     if explain:
+        if (read := index_line(verdicts.index_cost)) is not None:
+            say(read)
         print_explained(verdicts, verdicts.excluded, everything)
         return
     left: dict[str, list[int]] = {}
@@ -74,6 +77,13 @@ def print_checked(
         print_table(("file", "left", "row groups"), rows, right=(1,), names=(0,))
         if len(shown) < len(left):
             say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
+
+
+def index_line(cost: Cost) -> str | None:
+    """What was read of a key index, in a line; None where there was none."""
+    if not cost.requests:
+        return None
+    return f"{plural(cost.requests, 'read')} of the index, {size(cost.bytes_read)}"
 
 
 def print_explained(

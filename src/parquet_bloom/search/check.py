@@ -30,7 +30,7 @@ from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
-from parquet_bloom.search.index import key_index
+from parquet_bloom.search.index import NO_COST, Cost, key_index
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search, as_predicate
@@ -288,6 +288,7 @@ class Verdicts(Result, list[RowGroupVerdict]):
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter
+    index_cost  what was read of the key index
     named   what was searched, as a command line names it; empty where none can
     notes   what footers say of tables of which no log is in sight, and what filters cannot tell of the predicate
     """
@@ -302,6 +303,7 @@ class Verdicts(Result, list[RowGroupVerdict]):
         self.failed: list[FailedFile] = []
         self.unused: list[tuple[str, str]] = []
         self.named: list[str] = []
+        self.index_cost = NO_COST
 
     @property
     def skipped(self) -> int:
@@ -313,7 +315,7 @@ class Verdicts(Result, list[RowGroupVerdict]):
         unused = [{"part": part, "reason": reason} for part, reason in self.unused]
         named: dict[str, Any] = {
             "verdicts": list(self),
-            "totals": totals(self, self.excluded),
+            "totals": totals(self, self.excluded, self.index_cost),
             "excluded": self.excluded,
         }
         named |= {"table": self.table, "version": self.version, "unused": unused, "columns": self.columns}
@@ -331,7 +333,9 @@ class Verdicts(Result, list[RowGroupVerdict]):
         return line("Verdicts", parts)
 
 
-def totals(verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile] = ()) -> dict[str, Any]:
+def totals(
+    verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile] = (), index_cost: Cost = NO_COST
+) -> dict[str, Any]:
     """Row groups and bytes skipped of how many, and what they fell to; and so for files that were not opened."""
     files_by = Counter(one.decided_by for one in excluded)
     by = Counter(v.decided_by for v in verdicts if v.skipped)
@@ -345,6 +349,8 @@ def totals(verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile]
         "files_excluded_bytes": sum(one.size or 0 for one in excluded),
         "by": {stage: by[stage] for stage in STAGES if by[stage]},
         "bytes_read_to_decide": sum(v.bytes_read for v in verdicts),
+        "index_requests": index_cost.requests,
+        "index_bytes": index_cost.bytes_read,
     }
 
 
@@ -405,7 +411,7 @@ def check(
             assert one.bound is not None
             _count_filters(one.decision, one.outline, one.bound, columns, silent)
             unused.add(one)
-    verdicts.unused, verdicts.notes = unused.parts, search.notes
+    verdicts.unused, verdicts.notes, verdicts.index_cost = unused.parts, search.notes, search.index_cost
     verdicts.columns = list(columns.values())
     if mute := [name for name in silent if name not in columns]:
         which = f"filters on {', '.join(mute[:_MUTE])}{', ...' * (len(mute) > _MUTE)} tell nothing of this predicate"

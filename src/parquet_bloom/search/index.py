@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,20 @@ if TYPE_CHECKING:
     from parquet_bloom.storage.paths import DataFile
 
 MANIFEST = "manifest.json"  # what a key index has in its folder, and a zone index has not
+
+
+class Cost(NamedTuple):
+    """What was read of an index: requests to its storage (of a local disk: reads), and their bytes."""
+
+    requests: int = 0
+    bytes_read: int = 0
+
+    def plus(self, requests: int, bytes_read: int) -> Cost:
+        """This, and more."""
+        return Cost(self.requests + requests, self.bytes_read + bytes_read)
+
+
+NO_COST = Cost()
 
 
 class Asking(Protocol):
@@ -53,7 +67,14 @@ class Asking(Protocol):
 
 
 class Evidence(Protocol):
-    """The answers of an index on the files of one search."""
+    """The answers of an index on the files of one search.
+
+    cost  what was read of the index for them
+    """
+
+    @property
+    def cost(self) -> Cost:
+        """As above."""
 
     @property
     def note(self) -> str | None:

@@ -142,6 +142,8 @@ class AskOptions(TypedDict, total=False):
     use_filters   False: bounds and folders' names only
     range_values  a range of so many integers or dates is asked for one by one; 1000 unless given
     cache         footers that the caller keeps from one call to the next
+    strict_index  with a key index: a file that it does not cover, or a part of it that is damaged, is a
+                  StaleIndexError; otherwise such files are read as without it, and a note says so
     progress      is called with a Progress: for the files that are searched, then for the row groups that are read
     """
 
@@ -149,6 +151,7 @@ class AskOptions(TypedDict, total=False):
     use_filters: bool
     range_values: int
     cache: FooterCache | None
+    strict_index: bool
     progress: ProgressCallback | None
 
 
@@ -186,6 +189,7 @@ class Options:
     use_filters: bool = True
     range_values: int = RANGE_VALUES
     cache: FooterCache | None = None
+    strict_index: bool = False
     progress: ProgressCallback | None = None
     decide_true: bool = False
     skip_files: bool = False

@@ -26,7 +26,7 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.index import Evidence, Index
+from parquet_bloom.search.index import NO_COST, Cost, Evidence, Index
 from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
@@ -251,6 +251,11 @@ class Search:
         """Notes on tables that the files have to do with, and on files that an index does not cover."""
         of_index = None if self._evidence is None else self._evidence.note
         return [*self.found.notes, *([of_index] if of_index is not None else [])]
+
+    @property
+    def index_cost(self) -> Cost:
+        """What was read of the index."""
+        return NO_COST if self._evidence is None else self._evidence.cost
 
     @property
     def has_evidence(self) -> bool:
