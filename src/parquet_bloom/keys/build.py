@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,15 @@ from parquet_bloom.keys.manifest import (
     schema_bytes,
     to_json,
 )
-from parquet_bloom.keys.plan import Plan, PlannedFile, PlannedSegment, chosen_root, plan_of
+from parquet_bloom.keys.plan import (
+    Plan,
+    PlannedFile,
+    PlannedSegment,
+    as_library_names,
+    chosen_root,
+    is_of_version,
+    plan_of,
+)
 from parquet_bloom.keys.report import KeyIndexReport, estimate, fill
 from parquet_bloom.limits import limits
 from parquet_bloom.options import PathLike, ReadOptions
@@ -67,7 +75,7 @@ _AHEAD = 2  # parts of such a run that are decoded ahead, each of a quarter of t
 
 
 @dataclass(slots=True)
-class _Decoded:
+class Decoded:
     """Entries of some row groups, and the files that end with them.
 
     entries   column -> entries of one row group each
@@ -90,31 +98,44 @@ def _runs(files: Sequence[PlannedFile], first: int, most: int) -> list[range]:
     return [*runs, range(start, len(files))] if start < len(files) else runs
 
 
-def _decode_run(planned: PlannedSegment, run: range, firsts: Sequence[int], most: int) -> Iterator[_Decoded]:
-    """The entries of a run of files, some `most` at a time.
+def decode_run(
+    files: Sequence[PlannedFile],
+    firsts: Sequence[int],
+    packings: dict[int, Packing],
+    most: int,
+    of_one_version: bool = False,
+) -> Iterator[Decoded]:
+    """The entries of a run of files, some `most` at a time; the files get the statistics of what is decoded.
 
     firsts  the first place of each file
+    of_one_version  a file that has another version than the plan is an error, although its rows may be the same
     Raises FileError; ConflictError for a file that is not the one whose footer was read, or changes meanwhile.
     """
-    so_far = _Decoded({}, [])
-    for number in run:
+    so_far = Decoded({}, [])
+    for one, first in zip(files, firsts, strict=True):
         contents: dict[int, Content] = {}
-        for column, packed in _decode(planned.files[number], firsts[number], planned.packings, contents):
+        for column, packed in _decode(one, first, packings, contents, of_one_version):
             so_far.entries.setdefault(column, []).append(packed)
             so_far.count += len(packed)
             if so_far.count >= most:
                 yield so_far
-                so_far = _Decoded({}, [])
+                so_far = Decoded({}, [])
         so_far.finished.append(contents)
     yield so_far
 
 
 def _decode(
-    one: PlannedFile, first_place: int, packings: dict[int, Packing], contents: dict[int, Content]
+    one: PlannedFile,
+    first_place: int,
+    packings: dict[int, Packing],
+    contents: dict[int, Content],
+    of_one_version: bool,
 ) -> Iterator[tuple[int, U64]]:
     """The entries of one file, row group by row group, each column chunk decoded once; at the end fills contents."""
     with OpenFile(one.data_file) as source:
         outline = source.outline()
+        if of_one_version and not is_of_version(source, one.token):
+            raise ConflictError(source.path, CHANGED)
         if schema_bytes(outline.schema_elements) != one.schema or (
             outline.n_row_groups != len(one.listed.rows) or (outline.rows != one.listed.rows).any()
         ):
@@ -215,6 +236,11 @@ def build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Met
             path = os.path.join(folder, part_name(planned.id, number, partition))
             written.append(write_part(path, packed, packings[at]))
         columns.append(SegmentColumn(number, packings[at].bits, packings[at].partition_bits, tuple(written)))
+    return listed_segment(planned, folder, columns)
+
+
+def listed_segment(planned: PlannedSegment, folder: str, columns: Sequence[SegmentColumn]) -> Segment:
+    """The segment whose entries are written: writes the listing of its files. Raises StorageError."""
     listed = [one.listed for one in planned.files]
     listing = write_listing(os.path.join(folder, listing_name(planned.id)), listed, planned.leaves)
     rows = sum(int(one.rows.sum()) for one in listed)
@@ -228,8 +254,9 @@ def _sort(planned: PlannedSegment, done: int, sorter: Sorter, threads: int, mete
     noted = done
     at_once = min(_RUN_ROWS, sorter.most // 4)
 
-    def work(run: range) -> Iterator[_Decoded]:
-        return _decode_run(planned, run, firsts, at_once // 4)
+    def work(run: range) -> Iterator[Decoded]:
+        part = slice(run.start, run.stop)
+        return decode_run(planned.files[part], firsts[part], planned.packings, at_once // 4)
 
     with closing(chain_results(work, _runs(planned.files, done, at_once), threads, _AHEAD)) as results:
         for one in results:
@@ -287,55 +314,91 @@ def build_index(
     """
     refuse_unknown("build_index", options, ReadOptions)
     begun = time.perf_counter()
+    named = checked_columns(columns, false_places)
+    folder = os.path.abspath(local_target(output))
+    where = source_of(source, filesystem, options)
+    found = where.resolve(refuses=RAW_FILES)
+    found.raise_failed()
+    refuse_among_data(folder, where, found)
+    if not dry_run:
+        refuse_existing(folder, overwrite)
+    top = root_named(root, where, found)
+    plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
+    plan.refuse_nothing()
+    if dry_run:
+        report = KeyIndexReport(folder, passed_over=plan.empty)
+        estimate(plan, report)
+    else:
+
+        def segments() -> list[Segment]:
+            meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
+            journal = Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
+            n = threads or processors()
+            return [build_segment(segment, folder, n, meter, journal) for segment in plan.segments]
+
+        report = write_index(folder, found, plan, top, false_places, overwrite, segments)
+    report.seconds = time.perf_counter() - begun
+    return report
+
+
+def checked_columns(columns: str | Sequence[str], false_places: float) -> list[str]:
+    """The names and patterns of a build. Raises RequestError for none, and for a rate that is none."""
     named = column_names(columns, "columns")
     if not named:
         raise RequestError(parameter("columns") + " takes a name or a list of names, at least one")
     if not 0 < false_places < math.inf:
         raise RequestError(parameter("false_places") + f" {false_places} is not a positive number")
-    folder = os.path.abspath(local_target(output))
-    where = source_of(source, filesystem, options)
-    found = where.resolve(refuses=RAW_FILES)
-    found.raise_failed()
-    _refuse_among_data(folder, where, found)
-    if not dry_run and not overwrite and os.path.lexists(os.path.join(folder, NAME)):
-        raise StorageError(os.path.join(folder, NAME), EXISTS)
-    top = chosen_root(where, found) if root is None else os.fspath(root).rstrip("/")
-    if root is not None and "://" not in top:
-        top = os.path.realpath(root).rstrip("/")  # as the names of local files are
-    plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
-    if not plan.segments:
-        raise RequestError("there is no row group to index; name files that have some")
-    report = KeyIndexReport(folder, passed_over=plan.empty)
-    if dry_run:
-        estimate(plan, report)
-        report.seconds = time.perf_counter() - begun
-        return report
-    with locked(folder):
-        manifest = _built(plan, found, folder, top, false_places, overwrite, threads or processors(), progress)
-    fill(report, manifest)
-    report.seconds = time.perf_counter() - begun
-    return report
+    return named
 
 
-def _built(
-    plan: Plan,
-    found: ResolvedSource,
+def refuse_existing(folder: str, overwrite: bool) -> None:
+    """Raise StorageError for an index that is there, unless it may be replaced."""
+    path = os.path.join(folder, NAME)
+    if not overwrite and os.path.lexists(path):
+        raise StorageError(path, EXISTS)
+
+
+def root_named(root: PathLike | None, where: CallSource, found: ResolvedSource) -> str:
+    """The root of the names of files: the one that a call names, else the one that all lie in."""
+    if root is None:
+        return chosen_root(where, found)
+    text = os.fspath(root).rstrip("/")
+    return (
+        as_library_names(text) if "://" in text else os.path.realpath(root).rstrip("/")
+    )  # as the names of local files are
+
+
+def write_index(
     folder: str,
+    found: ResolvedSource,
+    plan: Plan,
     root: str,
     false_places: float,
     overwrite: bool,
-    threads: int,
-    progress: ProgressCallback | None,
+    segments: Callable[[], list[Segment]],
+) -> KeyIndexReport:
+    """Write an index, the manifest last; what it replaces leaves then.
+
+    segments  builds the segments of the plan in the folder
+    Raises StorageError, ConflictError, and what `segments` raises.
+    """
+    with locked(folder):
+        path = os.path.join(folder, NAME)
+        before = os.stat(path) if os.path.lexists(path) else None
+        refuse_existing(folder, overwrite)
+        manifest = _manifest_of(found, plan, root, false_places, segments())
+        write_manifest(folder, manifest, before)
+        keep_only(folder, {one.id for one in manifest.segments})
+    report = KeyIndexReport(folder, passed_over=plan.empty)
+    fill(report, manifest)
+    return report
+
+
+def _manifest_of(
+    found: ResolvedSource, plan: Plan, root: str, false_places: float, segments: Sequence[Segment]
 ) -> Manifest:
-    path = os.path.join(folder, NAME)
-    before = os.stat(path) if os.path.lexists(path) else None
-    if before is not None and not overwrite:
-        raise StorageError(path, EXISTS)
-    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-    journal = Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
-    segments = [build_segment(segment, folder, threads, meter, journal) for segment in plan.segments]
     snapshot = found.snapshot
-    manifest = Manifest(
+    return Manifest(
         int(time.time()),
         WRITER,
         root,
@@ -346,9 +409,6 @@ def _built(
         tuple(plan.columns),
         tuple(segments),
     )
-    write_manifest(folder, manifest, before)
-    keep_only(folder, {one.id for one in segments})
-    return manifest
 
 
 @contextmanager
@@ -398,7 +458,7 @@ def keep_only(folder: str, segments: Collection[str]) -> None:
                 os.rmdir(path)  # of a column that is indexed no more
 
 
-def _refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) -> None:
+def refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) -> None:
     """Raise RequestError for an index in a folder of data: engines would read its files as data."""
     named = [os.fspath(one) for one in several(where.paths) if isinstance(one, str | os.PathLike)]
     folders = {os.path.realpath(one) for one in named if os.path.isdir(one)}

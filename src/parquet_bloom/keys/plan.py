@@ -2,7 +2,8 @@
 
     footers -> PlannedFile -> files of one set of types -> PlannedSegment: places, bits, partitions
 
-Footers tell how many values there are, so all sizes are known before anything is decoded.
+Footers tell how many values there are, so all sizes are known before anything is decoded. On Spark executors plan files
+(`plan_file`), and the driver does the rest (`assembled`).
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ from parquet_bloom.keys.manifest import (
 )
 from parquet_bloom.search.evidence import partition_keys
 from parquet_bloom.source.source import CallSource, ResolvedSource
+from parquet_bloom.source.view import Names
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import in_order
 from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.version_token import LocalToken
+
+_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 
 @dataclass(slots=True)
@@ -45,13 +50,14 @@ class PlannedFile:
     """A file to index.
 
     schema  as Thrift has it
-    leaves  column -> its leaf in this file
+    leaves, field_ids  column -> its leaf in this file, and the field id of that
     token   of its version, to go on with a build that was killed
     """
 
     data_file: DataFile
     schema: bytes
     leaves: dict[int, Leaf]
+    field_ids: dict[int, int | None]
     listed: ListedFile
     token: object
 
@@ -88,6 +94,11 @@ class Plan:
     segments: list[PlannedSegment]
     empty: int  # files without a row group, or without any of the columns
 
+    def refuse_nothing(self) -> None:
+        """Raise RequestError where there is no row group to index."""
+        if not self.segments:
+            raise RequestError("there is no row group to index; name files that have some")
+
 
 def root_of(files: Sequence[DataFile]) -> str:
     """The folder or URI that all files lie below, as their names have it; "" for none."""
@@ -109,16 +120,60 @@ def name_of(file: DataFile, real: dict[str, str]) -> str:
     real  of this call: folders as they are named, and where links lead
     """
     if not file.is_local:
-        return store_of(file).names(file)[0]
+        return as_library_names(store_of(file).names(file)[0])
     folder, name = os.path.split(os.path.abspath(file.path))
     if folder not in real:
         real[folder] = os.path.realpath(folder)
     return os.path.join(real[folder], name).replace(os.sep, "/")
 
 
+def as_library_names(uri: str) -> str:
+    """A URI with the scheme that this library has for it, where Hadoop has another one."""
+    scheme, colon, rest = uri.partition("://")
+    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}{colon}{rest}"
+
+
 def below(name: str, root: str) -> str:
     """A name without its root; one that does not lie below it stays whole."""
     return name[len(root) + 1 :] if name.startswith(root + "/") else name
+
+
+@dataclass(frozen=True, slots=True)
+class FileFooter:
+    """The footer of a file to index.
+
+    token  of the version that it was read from, as `token_of` has it
+    """
+
+    file: DataFile
+    outline: Outline
+    token: object
+
+
+def token_of(source: OpenFile) -> object:
+    """The version of an open file, in values that JSON has."""
+    return source.lasting_token(wait=True) or [source.size, str(source.version_token)]
+
+
+def is_of_version(source: OpenFile, token: object) -> bool:
+    """Whether an open file is the version that a plan was made of, on this machine or another, as far as that is known.
+
+    A shared disk has one inode and one time on all machines, and another device. Where a storage tells nothing that is
+    proof, sizes are compared: of such a file no index says anything, unless a table's log names it, which has one
+    content for a name.
+    """
+    now = source.version_token
+    if isinstance(token, list):
+        return bool(token[0] == source.size)
+    if isinstance(token, dict) and isinstance(now, LocalToken):
+        return all(token.get(name) == getattr(now, name) for name in ("inode", "size", "mtime_ns", "ctime_ns"))
+    return source.is_known_by(token)
+
+
+def footer_of(file: DataFile) -> FileFooter:
+    """Read the footer of a file. Raises FileError."""
+    with OpenFile(file) as source:
+        return FileFooter(file, source.outline(), token_of(source))
 
 
 def plan_of(
@@ -136,64 +191,91 @@ def plan_of(
     paths    in the place of these, the columns of an index by number, as the source calls them
     Raises UnknownColumnError, RefusedTypeError, FileError.
     """
-    names = found.names
-    hidden = {key.path for key in partition_keys(one.partitions for one in files)} if not found.has_log else set()
-    selected: Sequence[Leaf] | None = None
+    names, hidden = found.names, hidden_keys(found, files)
+    chosen: list[Leaf] | None = None
     if paths is not None:
-        selected = [Leaf(number, path, 0) for number, path in enumerate(paths)]
+        chosen = checked_leaves([Leaf(number, path, 0) for number, path in enumerate(paths)], hidden)
     elif found.has_log:
-        selected = select_leaves(names.leaves, columns, None)
-    plan = Plan([], [], 0)
+        chosen = checked_leaves(select_leaves(names.leaves, columns, None), hidden)
     planned: list[PlannedFile] = []
-
-    def footer(file: DataFile) -> tuple[DataFile, Outline, object]:
-        with OpenFile(file) as source:
-            token = source.lasting_token(wait=True) or [source.size, str(source.version_token)]
-            return file, source.outline(), token
-
     real: dict[str, str] = {}
     local = all(one.is_local for one in files)
-    for result in in_order(footer, files, 0 if local else None):
-        file, found_outline, token = result()
-        elements = found_outline.schema_elements
-        try:
-            own = found_outline.leaves
-            named = names.named_leaves(own, elements, file)
-            if selected is None:
-                selected = select_leaves(named, columns, None)
-        except UnknownColumnError as error:
-            raise UnknownColumnError(f"{file}: {error.message}") from error
-        if not plan.columns:
-            plan.columns = [IndexColumn(leaf.name) for leaf in selected]
-            if len({leaf.path for leaf in selected}) < len(selected):
-                raise RequestError(parameter("columns") + " names a column twice")
-        leaves: dict[int, Leaf] = {}
-        for number, wanted in enumerate(selected):
-            if wanted.path in hidden:
-                raise RequestError(f"{wanted.name}: the folders' names have its values; leave it away")
-            at = next((leaf.index for leaf in named if leaf.path == wanted.path), None)
-            if at is None:
-                continue
-            if (reason := own[at].refusal) is not None:
-                raise RefusedTypeError(f"{file}: column {wanted.name}: {reason}")
-            leaves[number] = own[at]
-            if plan.columns[number].field_id is None:
-                plan.columns[number] = IndexColumn(wanted.name, elements[own[at].element].field_id)
-        if not leaves or not found_outline.n_row_groups:
-            plan.empty += 1
+    for result in in_order(footer_of, files, 0 if local else None):
+        footer = result()
+        if chosen is None:  # files without a log have the columns of the first one
+            chosen = checked_leaves(leaves_of_file(footer.file, footer.outline.leaves, columns), hidden)
+        planned.append(plan_file(footer, names, chosen, root, real))
+    return assembled(planned, chosen or [], false_places)
+
+
+def hidden_keys(found: ResolvedSource, files: Sequence[DataFile]) -> set[tuple[str, ...]]:
+    """The columns whose values the folders' names have."""
+    return set() if found.has_log else {key.path for key in partition_keys(one.partitions for one in files)}
+
+
+def leaves_of_file(file: object, leaves: Sequence[Leaf], columns: Sequence[str]) -> list[Leaf]:
+    """The leaves of a file that names and patterns mean. Raises UnknownColumnError."""
+    try:
+        return select_leaves(leaves, columns, None)
+    except UnknownColumnError as error:
+        raise UnknownColumnError(f"{file}: {error.message}") from error
+
+
+def checked_leaves(chosen: list[Leaf], hidden: set[tuple[str, ...]]) -> list[Leaf]:
+    """The columns of an index, by number. Raises RequestError for one that is there twice, or is a folder's key."""
+    if len({leaf.path for leaf in chosen}) < len(chosen):
+        raise RequestError(parameter("columns") + " names a column twice")
+    for leaf in chosen:
+        if leaf.path in hidden:
+            raise RequestError(f"{leaf.name}: the folders' names have its values; leave it away")
+    return chosen
+
+
+def plan_file(footer: FileFooter, names: Names, chosen: Sequence[Leaf], root: str, real: dict[str, str]) -> PlannedFile:
+    """The plan of one file.
+
+    names   of the columns of its source
+    chosen  the columns of the index, by number
+    root    that the names of files are kept below
+    real    as name_of has it
+    Raises RefusedTypeError, UnknownColumnError, DamagedFileError.
+    """
+    file, outline = footer.file, footer.outline
+    elements, own = outline.schema_elements, outline.leaves
+    try:
+        named = names.named_leaves(own, elements, file)
+    except UnknownColumnError as error:
+        raise UnknownColumnError(f"{file}: {error.message}") from error
+    leaves: dict[int, Leaf] = {}
+    for number, wanted in enumerate(chosen):
+        at = next((leaf.index for leaf in named if leaf.path == wanted.path), None)
+        if at is None:
             continue
-        values = {n: found_outline.slots[Slot.NUM_VALUES, :, leaf.index].copy() for n, leaf in leaves.items()}
-        if any((one < 0).any() for one in values.values()):
-            raise DamagedFileError(file, "a column chunk has no number of values")
-        known = {n: statistics_of(found_outline, leaf) for n, leaf in leaves.items()}
-        listed = ListedFile(below(name_of(file, real), root), 0, found_outline.rows.copy(), values, known)
-        planned.append(PlannedFile(file, schema_bytes(elements), leaves, listed, token))
+        if (reason := own[at].refusal) is not None:
+            raise RefusedTypeError(f"{file}: column {wanted.name}: {reason}")
+        leaves[number] = own[at]
+    ids = {number: elements[leaf.element].field_id for number, leaf in leaves.items()}
+    values = {n: outline.slots[Slot.NUM_VALUES, :, leaf.index].copy() for n, leaf in leaves.items()}
+    if any((one < 0).any() for one in values.values()):
+        raise DamagedFileError(file, "a column chunk has no number of values")
+    known = {n: statistics_of(outline, leaf) for n, leaf in leaves.items()}
+    listed = ListedFile(below(name_of(file, real), root), 0, outline.rows.copy(), values, known)
+    return PlannedFile(file, schema_bytes(elements), leaves, ids, listed, footer.token)
+
+
+def assembled(files: Sequence[PlannedFile], chosen: Sequence[Leaf], false_places: float) -> Plan:
+    """The plan of all files, in the order of their places."""
+    ids: dict[int, int] = {}
     by_kind: dict[tuple[Any, ...], list[PlannedFile]] = {}
-    for one in planned:
-        by_kind.setdefault(one.kind, []).append(one)
-    for members in by_kind.values():
-        plan.segments.append(_segment(members, false_places))
-    return plan
+    for one in files:
+        for number, field_id in one.field_ids.items():
+            if field_id is not None:
+                ids.setdefault(number, field_id)
+        if one.leaves and len(one.listed.rows):
+            by_kind.setdefault(one.kind, []).append(one)
+    columns = [IndexColumn(leaf.name, ids.get(number)) for number, leaf in enumerate(chosen)]
+    segments = [_segment(members, false_places) for members in by_kind.values()]
+    return Plan(columns, segments, len(files) - sum(map(len, by_kind.values())))
 
 
 def _segment(files: list[PlannedFile], false_places: float) -> PlannedSegment:
