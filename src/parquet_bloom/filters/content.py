@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.errors import ConflictError, UnknownColumnError
+from parquet_bloom.errors import CHANGED, ConflictError, UnknownColumnError
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.format.walked import elements_to
@@ -36,8 +36,6 @@ from parquet_bloom.storage.version_token import Kept
 _STEP = 4 << 20
 _AT_ONCE = 64 << 20  # of a remote chunk, side by side; a chunk up to this size stays in memory until it is decoded
 _FILES = 10_000  # whose checksums are remembered
-
-CHANGED = "was changed by another program meanwhile; nothing was written"
 
 
 @dataclass(frozen=True, slots=True)

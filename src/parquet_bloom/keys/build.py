@@ -14,8 +14,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -23,24 +23,23 @@ from typing import Any, Unpack
 import numpy as np
 
 from parquet_bloom._version import __version__
-from parquet_bloom.arguments import column_names, refuse_unknown, several
-from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
-from parquet_bloom.filters.content import CHANGED, Content, Recording
+from parquet_bloom.arguments import column_names, refuse_unknown
+from parquet_bloom.errors import CHANGED, ConflictError, RequestError, parameter
+from parquet_bloom.filters.content import Content, Recording
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.entries import U64, Packing, Sorter, write_part
+from parquet_bloom.keys.folder import IndexFolder, index_folder, storing
 from parquet_bloom.keys.listing import write_listing
 from parquet_bloom.keys.manifest import (
-    NAME,
     Manifest,
     Segment,
     SegmentColumn,
     listing_name,
     part_name,
     schema_bytes,
-    to_json,
 )
 from parquet_bloom.keys.plan import (
     Plan,
@@ -54,13 +53,10 @@ from parquet_bloom.keys.plan import (
 from parquet_bloom.keys.report import KeyIndexReport, estimate, fill
 from parquet_bloom.limits import limits
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.output.atomic_file import AtomicFile, local_target, new_output
-from parquet_bloom.output.folder import SUFFIX, lock
+from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.store import GLOB
-from parquet_bloom.storage.stores import fits
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.storage.workers import chain_results, processors
 
@@ -195,20 +191,19 @@ class Journal:
         self.steps.append(step)
 
 
-@contextmanager
-def storing(path: str) -> Iterator[None]:
-    """Raise StorageError for the errors of the system."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(path, error.strerror or str(error)) from error
-
-
 def _content_words(contents: dict[int, Content]) -> dict[str, Any]:
     return {str(number): [list(one.crc32), one.token] for number, one in contents.items()}
 
 
-def build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Meter, journal: Journal) -> Segment:
+def build_segments(plan: Sequence[PlannedSegment], folder: IndexFolder, threads: int, meter: Meter) -> list[Segment]:
+    """Build segments, or what is missing of them, in folder.work. Raises FileError."""
+    for segment in plan:
+        segment.id = folder.id_of(segment.id)
+    journal = Journal(os.path.join(folder.work, "build"), "-".join(segment.id for segment in plan))
+    return [_build_segment(segment, folder.work, threads, meter, journal) for segment in plan]
+
+
+def _build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Meter, journal: Journal) -> Segment:
     """Build one segment, or what is missing of it. Raises FileError."""
     numbers = list(planned.packings)
     packings = [planned.packings[number] for number in numbers]
@@ -296,7 +291,8 @@ def build_index(
 
     source       files, folders, globs, URIs; or one table (delta:, iceberg:, ducklake:), whose live files are indexed
     columns      one name or pattern, or a list
-    output       folder of the index, on a local disk, and not among the data; it is made
+    output       folder of the index, not among the data; on a local disk, where it is made, or a URI on S3: then it is
+                 built in a local folder, for which there must be room, and sent
     root         the folder or URI that the names of files are kept below; default: the one that all lie in
     false_places  row groups that a lookup of one value meets by chance, on average, over everything: it sets the bits
     overwrite    replace the index that is there
@@ -315,26 +311,24 @@ def build_index(
     refuse_unknown("build_index", options, ReadOptions)
     begun = time.perf_counter()
     named = checked_columns(columns, false_places)
-    folder = os.path.abspath(local_target(output))
+    folder = index_folder(output)
     where = source_of(source, filesystem, options)
     found = where.resolve(refuses=RAW_FILES)
     found.raise_failed()
-    refuse_among_data(folder, where, found)
+    folder.refuse_among_data(where, found)
     if not dry_run:
-        refuse_existing(folder, overwrite)
+        folder.refuse_existing(overwrite)
     top = root_named(root, where, found)
     plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
     plan.refuse_nothing()
     if dry_run:
-        report = KeyIndexReport(folder, passed_over=plan.empty)
+        report = KeyIndexReport(folder.path, passed_over=plan.empty)
         estimate(plan, report)
     else:
 
         def segments() -> list[Segment]:
             meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-            journal = Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
-            n = threads or processors()
-            return [build_segment(segment, folder, n, meter, journal) for segment in plan.segments]
+            return build_segments(plan.segments, folder, threads or processors(), meter)
 
         report = write_index(folder, found, plan, top, false_places, overwrite, segments)
     report.seconds = time.perf_counter() - begun
@@ -351,13 +345,6 @@ def checked_columns(columns: str | Sequence[str], false_places: float) -> list[s
     return named
 
 
-def refuse_existing(folder: str, overwrite: bool) -> None:
-    """Raise StorageError for an index that is there, unless it may be replaced."""
-    path = os.path.join(folder, NAME)
-    if not overwrite and os.path.lexists(path):
-        raise StorageError(path, EXISTS)
-
-
 def root_named(root: PathLike | None, where: CallSource, found: ResolvedSource) -> str:
     """The root of the names of files: the one that a call names, else the one that all lie in."""
     if root is None:
@@ -369,7 +356,7 @@ def root_named(root: PathLike | None, where: CallSource, found: ResolvedSource) 
 
 
 def write_index(
-    folder: str,
+    folder: IndexFolder,
     found: ResolvedSource,
     plan: Plan,
     root: str,
@@ -379,17 +366,15 @@ def write_index(
 ) -> KeyIndexReport:
     """Write an index, the manifest last; what it replaces leaves then.
 
-    segments  builds the segments of the plan in the folder
+    segments  builds the segments of the plan in folder.work
     Raises StorageError, ConflictError, and what `segments` raises.
     """
-    with locked(folder):
-        path = os.path.join(folder, NAME)
-        before = os.stat(path) if os.path.lexists(path) else None
-        refuse_existing(folder, overwrite)
+    with folder.locked():
+        folder.refuse_existing(overwrite)
+        before = folder.version()
         manifest = _manifest_of(found, plan, root, false_places, segments())
-        write_manifest(folder, manifest, before)
-        keep_only(folder, {one.id for one in manifest.segments})
-    report = KeyIndexReport(folder, passed_over=plan.empty)
+        folder.publish(manifest, before, ())
+    report = KeyIndexReport(folder.path, passed_over=plan.empty)
     fill(report, manifest)
     return report
 
@@ -409,75 +394,3 @@ def _manifest_of(
         tuple(plan.columns),
         tuple(segments),
     )
-
-
-@contextmanager
-def locked(folder: str) -> Iterator[None]:
-    """While an index is written: another process of this machine that wants to write to it waits.
-
-    Raises StorageError where the folder cannot be made.
-    """
-    with storing(folder):
-        os.makedirs(folder, exist_ok=True)
-        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        lock(fd)
-        yield
-    finally:
-        os.close(fd)
-
-
-def write_manifest(folder: str, manifest: Manifest, before: os.stat_result | None) -> None:
-    """Put a manifest into an index, once it is on the disk.
-
-    before  of the one that it takes the place of; None: there is none
-    Raises ConflictError where there is another one by now, StorageError.
-    """
-    path = os.path.join(folder, NAME)
-    with AtomicFile(path, path if before else None, before is not None, True, replaces=before) as new:
-        with os.fdopen(os.dup(new.fd), "wb") as out:
-            out.write(to_json(manifest))
-        new.commit()
-
-
-def keep_only(folder: str, segments: Collection[str]) -> None:
-    """Remove the files of all other segments, the folder of a build, and temporary files; others wait (`locked`)."""
-    shutil.rmtree(os.path.join(folder, "build"), ignore_errors=True)
-    with suppress(OSError):
-        for name in os.listdir(os.path.join(folder, "segments")):
-            if name not in segments:
-                shutil.rmtree(os.path.join(folder, "segments", name), ignore_errors=True)
-    for path, _, names in os.walk(folder):
-        in_columns = os.path.dirname(path) == os.path.join(folder, "columns")
-        for name in names:
-            if (in_columns and name.partition("-")[0] not in segments) or name.endswith(SUFFIX):
-                with suppress(OSError):
-                    os.unlink(os.path.join(path, name))
-        if in_columns:
-            with suppress(OSError):
-                os.rmdir(path)  # of a column that is indexed no more
-
-
-def refuse_among_data(folder: str, where: CallSource, found: ResolvedSource) -> None:
-    """Raise RequestError for an index in a folder of data: engines would read its files as data."""
-    named = [os.fspath(one) for one in several(where.paths) if isinstance(one, str | os.PathLike)]
-    folders = {os.path.realpath(one) for one in named if os.path.isdir(one)}
-    folders |= {os.path.realpath(os.path.dirname(one.path)) for one in found.files if one.is_local and one.stored}
-    if (table := where.table_name) is not None and os.path.isdir(table.where):
-        folders.add(os.path.realpath(table.where))
-    real = os.path.realpath(folder)
-    lies_in = [one for one in sorted(folders) if real == one or real.startswith(one.rstrip(os.sep) + os.sep)]
-    lies_in += [one for one in named if set(one) & GLOB and "://" not in one and _finds(one, folder)]
-    if lies_in:
-        reason = f"lies in {lies_in[0]}, where its files would be read as data"
-        raise RequestError(f"{folder}: {reason}; name a folder beside it")
-
-
-def _finds(pattern: str, folder: str) -> bool:
-    """Whether a pattern of local paths finds the files of an index in a folder, or a folder that has them."""
-    wanted = os.path.abspath(pattern).split(os.sep)
-    for name in (part_name("0123456789abcdef", 0, 0), listing_name("0123456789abcdef")):
-        names = os.path.join(folder, *name.split("/")).split(os.sep)
-        if any(fits(names[:n], wanted) for n in range(1, len(names) + 1)):
-            return True
-    return False

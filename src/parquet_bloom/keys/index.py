@@ -33,10 +33,13 @@ class KeyIndex:
 
     path      of its folder, or URI
     manifest  that it had
+
+    new  a local folder with files of the index that are not there yet, or None
     """
 
-    def __init__(self, where: PathLike) -> None:
+    def __init__(self, where: PathLike, new: str | None = None) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
+        self._new = new
         self._cost = NO_COST
         self._listings: dict[str, Listing] = {}
         self._parts: OrderedDict[str, Part] = OrderedDict()
@@ -63,7 +66,7 @@ class KeyIndex:
                 listing.close()
 
     def take_cost(self) -> Cost:
-        """What was read of it since the last call of this; of questions of several threads by the first that asks."""
+        """The reads of the index since the last call; those of several threads count for the first that calls."""
         with self._lock:
             for source in (one.source for kind in (self._listings, self._parts) for one in kind.values()):
                 self._count(source)
@@ -76,6 +79,8 @@ class KeyIndex:
 
     def location(self, name: str) -> Location:
         """The place of a file of the index."""
+        if self._new is not None and name != NAME and os.path.exists(path := os.path.join(self._new, *name.split("/"))):
+            return Location(path)
         return self._store.location(f"{self._path}/{name}")
 
     def is_current(self) -> bool:

@@ -159,7 +159,7 @@ class Segment:
     id       hexadecimal, of 16 digits
     files, places, rows  that it has
     listing  its files.parquet
-    revision of the listing: how often it was written anew
+    revision of the listing: a number of its own for each time that it was written anew, else 0
     columns  those of which some of its files have values
     """
 

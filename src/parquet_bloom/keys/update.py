@@ -27,16 +27,10 @@ from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import ConflictError, FileError, RequestError, StaleIndexError, StorageError
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format.schema import split_path
-from parquet_bloom.keys.build import (
-    WRITER,
-    Journal,
-    build_segment,
-    keep_only,
-    locked,
-    write_manifest,
-)
+from parquet_bloom.keys.build import WRITER, build_segments
 from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
 from parquet_bloom.keys.entries import U64, Packing, sorted_once, write_part
+from parquet_bloom.keys.folder import IndexFolder, index_folder
 from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.keys.listing import TOKEN, write_places
 from parquet_bloom.keys.manifest import (
@@ -53,7 +47,6 @@ from parquet_bloom.keys.manifest import (
 from parquet_bloom.keys.plan import plan_of
 from parquet_bloom.keys.report import KeyIndexReport, fill
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.search.log import log_of
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of
@@ -99,7 +92,7 @@ def update_index(
 ) -> UpdateReport:
     """Bring a key index up to date with its data.
 
-    index    its folder, on a local disk
+    index    its folder, or a URI on S3
     source   the data, as build_index had them: an index opens no file by names of its own
     threads, filesystem, progress, options  as build_index has them
 
@@ -108,26 +101,27 @@ def update_index(
     """
     refuse_unknown("update_index", options, ReadOptions)
     begun = time.perf_counter()
-    folder = os.path.abspath(local_target(index))
-    if not os.path.isfile(os.path.join(folder, NAME)):
-        raise StorageError(folder, f"is no key index, which has a {NAME}; parquet-bloom index build makes one")
+    folder = index_folder(index)
+    if folder.version() is None:
+        raise StorageError(folder.path, f"is no key index, which has a {NAME}; parquet-bloom index build makes one")
     for left in reversed(range(_TRIES)):
         found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
         found.raise_failed()
-        with locked(folder):
+        with folder.locked():
             try:
                 report = _updated(folder, found, threads or processors(), progress)
                 break
             except ConflictError as error:
-                if not left or error.path != os.path.join(folder, NAME):
+                if not left or error.path != str(folder.manifest()):
                     raise
     report.seconds = time.perf_counter() - begun
     return report
 
 
-def _updated(folder: str, found: ResolvedSource, threads: int, progress: ProgressCallback | None) -> UpdateReport:
-    before = os.stat(os.path.join(folder, NAME))
-    index = KeyIndex(folder)
+def _updated(
+    folder: IndexFolder, found: ResolvedSource, threads: int, progress: ProgressCallback | None
+) -> UpdateReport:
+    index, before = folder.open()
     old = index.manifest
     report = UpdateReport()
     # 1. Which files are known.
@@ -142,8 +136,7 @@ def _updated(folder: str, found: ResolvedSource, threads: int, progress: Progres
     paths = _paths(index, coverage, found)
     plan = plan_of(found, new, (), old.root, old.false_places, paths)
     meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-    journal = Journal(os.path.join(folder, "build"), "-".join(segment.id for segment in plan.segments))
-    added = [build_segment(segment, folder, threads, meter, journal) for segment in plan.segments]
+    added = build_segments(plan.segments, folder, threads, meter)
     report.added = sum(segment.files for segment in added)
     # 3. Listings without the files that are gone, and with the tokens of those that were recognised.
     segments = []
@@ -151,7 +144,7 @@ def _updated(folder: str, found: ResolvedSource, threads: int, progress: Progres
         live = np.array([(number, file) in alive for file in range(segment.files)], bool)
         renewed = {file: token for (at, file), token in tokens.items() if at == number}
         if live.any():
-            segments.append(_relisted(index, segment, live, renewed, folder))
+            segments.append(_relisted(index, segment, live, renewed, folder.work))
     # 4. Fewer segments.
     merged = _merged(replace(old, segments=(*segments, *added)), folder, report)
     snapshot = found.snapshot
@@ -162,9 +155,8 @@ def _updated(folder: str, found: ResolvedSource, threads: int, progress: Progres
         version=snapshot.version if found.has_log else "",
         segments=tuple(merged),
     )
-    write_manifest(folder, manifest, before)
-    keep_only(folder, {one.id for one in (*merged, *old.segments)})
-    report.index = KeyIndexReport(folder)
+    folder.publish(manifest, before, {one.id for one in old.segments})
+    report.index = KeyIndexReport(folder.path)
     fill(report.index, manifest)
     return report
 
@@ -237,7 +229,7 @@ def _relisted(
             for place in range(int(listing.first[file]), int(listing.first[file + 1])):
                 values[place] = (token or {}).get(name)
         table = _with(table, name, pa.array(values, kind))
-    new = replace(segment, revision=segment.revision + 1)
+    new = replace(segment, revision=secrets.randbelow((1 << 31) - 1) + 1)
     return replace(new, listing=write_places(os.path.join(folder, new.listing_name), table))
 
 
@@ -245,13 +237,13 @@ def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
 
 
-def _merged(manifest: Manifest, folder: str, report: UpdateReport) -> list[Segment]:
+def _merged(manifest: Manifest, folder: IndexFolder, report: UpdateReport) -> list[Segment]:
     """The segments, with at most four of each kind, and none of which half is gone."""
     by_kind: dict[tuple[Any, ...], list[Segment]] = {}
     for segment in manifest.segments:
         by_kind.setdefault(segment.kind, []).append(segment)
     result: list[Segment] = []
-    index = KeyIndex(folder)  # of the listings as they are now
+    index, _ = folder.open()  # of the listings as they are now
     for members in by_kind.values():
         members.sort(key=lambda segment: segment.places)
         several: list[Segment] = []
@@ -261,7 +253,7 @@ def _merged(manifest: Manifest, folder: str, report: UpdateReport) -> list[Segme
         several += half_gone
         if len(several) > 1 or half_gone:
             report.merged += len(several)
-            members = [one for one in members if one not in half_gone] + [_merge(index, several, folder)]
+            members = [one for one in members if one not in half_gone] + [_merge(index, several, folder.work)]
         else:
             members += several
         result += members

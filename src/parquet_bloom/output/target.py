@@ -106,7 +106,7 @@ class Target:
         """Bytes of local disk that a new version takes at most; `new_bytes` are not copied."""
         if self.how.append:
             return 2 * new_bytes  # in the journal, and behind the file
-        in_store = not self.is_local and _hindrance(self.at.filesystem) is None
+        in_store = not self.is_local and hindrance_of(self.at.filesystem) is None
         return new_bytes if in_store else source.size + new_bytes
 
     def begin(self, source: OpenFile, needed: int) -> NewVersion:
@@ -126,7 +126,7 @@ class Target:
         if how.read_back:
             raise StorageError(at, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
         require_space(os.path.join(tempfile.gettempdir(), os.path.basename(at.path)), needed)
-        hindrance = _hindrance(at.filesystem)
+        hindrance = hindrance_of(at.filesystem)
         if hindrance is None:
             return s3.StoredFile(source, at, how.replaces, how.force)
         new = UploadedFile(at, how.replaces)
@@ -168,7 +168,7 @@ def remove_unnamed(new: Location) -> None:
     try:
         if new.is_local:
             os.unlink(new.path)
-        elif _hindrance(new.filesystem) is None:  # pyarrow would leave an object of the folder's name
+        elif hindrance_of(new.filesystem) is None:  # pyarrow would leave an object of the folder's name
             bucket, _, key = new.path.partition("/")
             client_of(new.filesystem).delete_object(Bucket=bucket, Key=key)
         elif store_of(new).exists(new.path):
@@ -179,8 +179,8 @@ def remove_unnamed(new: Location) -> None:
         raise storage_error(new, error) from error
 
 
-def _hindrance(filesystem: Any) -> str | None:
-    """Why a storage cannot put a file together from parts of others; None if it can."""
+def hindrance_of(filesystem: Any) -> str | None:
+    """Why a storage cannot put a file together from parts of others, on a condition; None if it can."""
     if filesystem.type_name != "s3":
         return WITHOUT_COPIES
     if not can_speak_for(filesystem):

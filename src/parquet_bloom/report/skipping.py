@@ -80,7 +80,7 @@ def print_checked(
 
 
 def index_line(cost: Cost) -> str | None:
-    """What was read of a key index, in a line; None where there was none."""
+    """The reads of a key index in a line; None where there were none."""
     if not cost.requests:
         return None
     return f"{plural(cost.requests, 'read')} of the index, {size(cost.bytes_read)}"

@@ -34,7 +34,7 @@ MANIFEST = "manifest.json"  # what a key index has in its folder, and a zone ind
 
 
 class Cost(NamedTuple):
-    """What was read of an index: requests to its storage (of a local disk: reads), and their bytes."""
+    """The reads of an index for a question: requests to its storage, or reads of a local disk, and their bytes."""
 
     requests: int = 0
     bytes_read: int = 0

@@ -254,7 +254,7 @@ class Search:
 
     @property
     def index_cost(self) -> Cost:
-        """What was read of the index."""
+        """The reads of the index."""
         return NO_COST if self._evidence is None else self._evidence.cost
 
     @property

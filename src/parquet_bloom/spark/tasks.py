@@ -30,8 +30,8 @@ from parquet_bloom.edit.plan import Plan, Request, Run, plan_file, writing_order
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import is_made_from
 from parquet_bloom.edit.writer import BuiltElsewhere, build
-from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
-from parquet_bloom.filters.content import CHANGED, chunk_crc
+from parquet_bloom.errors import CHANGED, ConflictError, FileError, ParquetBloomError, StorageError
+from parquet_bloom.filters.content import chunk_crc
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms.form import BuiltFilter

@@ -21,8 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.arguments import column_names, refuse_unknown
-from parquet_bloom.errors import RequestError, StorageError, parameter
-from parquet_bloom.filters.content import CHANGED
+from parquet_bloom.errors import CHANGED, RequestError, StorageError, parameter
 from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring
 from parquet_bloom.kernels.hashes import hash_array

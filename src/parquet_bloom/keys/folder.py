@@ -1,0 +1,336 @@
+"""The folder of a key index while it is written: on a local disk, or on S3.
+
+    new files   made in `work`: the folder itself, or for S3 a local one
+    publish     (S3: new files are sent), the manifest takes the place of the old one, what is named no more leaves
+
+The manifest is last, and only replaces the one that was read: of two writers one wins. On a local disk this is one swap
+of files under a lock, on S3 a PUT with If-Match or If-None-Match. Other stores have no such request that we could send,
+so an index is built elsewhere and copied there, its manifest last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from parquet_bloom.arguments import several
+from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError
+from parquet_bloom.keys.index import KeyIndex
+from parquet_bloom.keys.manifest import NAME, Manifest, listing_name, part_name, to_json
+from parquet_bloom.options import PathLike
+from parquet_bloom.output.atomic_file import AtomicFile, local_target
+from parquet_bloom.output.folder import SUFFIX, lock
+from parquet_bloom.output.s3 import StoredFile
+from parquet_bloom.output.target import Target, Writing, hindrance_of, remove_unnamed
+from parquet_bloom.source.source import CallSource, ResolvedSource
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import Location, in_order, storage_error
+from parquet_bloom.storage.store import GLOB
+from parquet_bloom.storage.stores import Stores, fits, store_of
+from parquet_bloom.storage.version_token import StoreToken
+
+_SENT_AT_ONCE = 8  # files, each by requests side by side
+
+
+@contextmanager
+def storing(path: str) -> Iterator[None]:
+    """Raise StorageError for the errors of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(path, error.strerror or str(error)) from error
+
+
+class IndexFolder(ABC):
+    """A folder that an index is written to.
+
+    path  its name, for people
+    work  the local folder in which new files are made; it has what a build keeps to go on after it was killed
+    """
+
+    path: str
+    work: str
+
+    @abstractmethod
+    def manifest(self) -> Location:
+        """The place of the manifest."""
+
+    @abstractmethod
+    def version(self) -> Any:
+        """The version of the manifest that is there, for `publish`; None: there is none. Raises StorageError."""
+
+    @abstractmethod
+    def open(self) -> tuple[KeyIndex, Any]:
+        """The index that is there, with the new files in `work`, and the version of its manifest. Raises FileError."""
+
+    @abstractmethod
+    def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
+        """Let a manifest whose files are in `work` count, once they are safe. Other files then leave.
+
+        before  version of the manifest that it replaces; None: there is none
+        kept    ids of other segments whose files stay, for programs that read them
+        Raises ConflictError where another manifest is there by now, StorageError.
+        """
+
+    @abstractmethod
+    def refuse_among_data(self, where: CallSource, found: ResolvedSource) -> None:
+        """Raise RequestError for an index in a folder of data: engines would read its files as data."""
+
+    def id_of(self, segment: str) -> str:
+        """The id of a segment that is built here, of the id that its plan has."""
+        return segment
+
+    def refuse_existing(self, overwrite: bool) -> None:
+        """Raise StorageError for an index that is there, unless it may be replaced."""
+        if not overwrite and self.version() is not None:
+            raise StorageError(self.manifest(), EXISTS)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While an index is written: another process of this machine that wants to write to it waits.
+
+        Raises StorageError where `work` cannot be made.
+        """
+        with storing(self.work):
+            self._make_work()
+            fd = os.open(os.path.join(self.work, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            lock(fd)
+            yield
+        finally:
+            os.close(fd)
+
+    def _make_work(self) -> None:
+        os.makedirs(self.work, exist_ok=True)
+
+
+def index_folder(where: PathLike) -> IndexFolder:
+    """The folder that a name means. Raises RequestError for a store on which no index can be written; StorageError."""
+    name = os.fspath(where)
+    if "://" not in name or name.lower().startswith("file:"):
+        return _LocalFolder(os.path.abspath(local_target(name)))
+    return _StoreFolder(name)
+
+
+def _lies_in(folder: str, name: str) -> RequestError:
+    return RequestError(f"{folder}: lies in {name}, where its files would be read as data; name a folder beside it")
+
+
+def _names(where: CallSource) -> list[str]:
+    return [os.fspath(one) for one in several(where.paths) if isinstance(one, str | os.PathLike)]
+
+
+def _finds(pattern: list[str], folder: list[str]) -> bool:
+    """Whether a pattern, as its parts, finds the files of an index in a folder, or a folder that has them."""
+    for name in (part_name("0123456789abcdef", 0, 0), listing_name("0123456789abcdef")):
+        names = [*folder, *name.split("/")]
+        if any(fits(names[:n], pattern) for n in range(1, len(names) + 1)):
+            return True
+    return False
+
+
+# --- on a local disk ------------------------------------------------------------------------------
+
+
+class _LocalFolder(IndexFolder):
+    def __init__(self, path: str) -> None:
+        self.path = self.work = path
+
+    def manifest(self) -> Location:
+        return Location(os.path.join(self.path, NAME))
+
+    def version(self) -> os.stat_result | None:
+        path = self.manifest().path
+        with storing(path):
+            return os.stat(path) if os.path.lexists(path) else None
+
+    def open(self) -> tuple[KeyIndex, Any]:
+        before = self.version()
+        return KeyIndex(self.path), before
+
+    def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
+        path = self.manifest().path
+        with AtomicFile(path, path if before else None, before is not None, True, replaces=before) as new:
+            with os.fdopen(os.dup(new.fd), "wb") as out:
+                out.write(to_json(manifest))
+            new.commit()
+        self._keep_only({*kept, *(one.id for one in manifest.segments)})
+
+    def _keep_only(self, segments: Collection[str]) -> None:
+        """Remove files of all other segments, the folder of a build, and temporary files; others wait (`locked`)."""
+        folder = self.path
+        shutil.rmtree(os.path.join(folder, "build"), ignore_errors=True)
+        with suppress(OSError):
+            for name in os.listdir(os.path.join(folder, "segments")):
+                if name not in segments:
+                    shutil.rmtree(os.path.join(folder, "segments", name), ignore_errors=True)
+        for path, _, names in os.walk(folder):
+            in_columns = os.path.dirname(path) == os.path.join(folder, "columns")
+            for name in names:
+                if (in_columns and name.partition("-")[0] not in segments) or name.endswith(SUFFIX):
+                    with suppress(OSError):
+                        os.unlink(os.path.join(path, name))
+            if in_columns:
+                with suppress(OSError):
+                    os.rmdir(path)  # of a column that is indexed no more
+
+    def refuse_among_data(self, where: CallSource, found: ResolvedSource) -> None:
+        named = _names(where)
+        folders = {os.path.realpath(one) for one in named if os.path.isdir(one)}
+        folders |= {os.path.realpath(os.path.dirname(one.path)) for one in found.files if one.is_local and one.stored}
+        if (table := where.table_name) is not None and os.path.isdir(table.where):
+            folders.add(os.path.realpath(table.where))
+        real, own = os.path.realpath(self.path), self.path.split(os.sep)
+        for one in sorted(folders):
+            if real == one or real.startswith(one.rstrip(os.sep) + os.sep):
+                raise _lies_in(self.path, one)
+        for one in named:
+            if set(one) & GLOB and "://" not in one and _finds(os.path.abspath(one).split(os.sep), own):
+                raise _lies_in(self.path, one)
+
+
+# --- on S3 ----------------------------------------------------------------------------------------
+
+
+class _StoreFolder(IndexFolder):
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._store, path = Stores().locate(uri)
+        self._path = path.rstrip("/")
+        self.path = str(self._store.location(self._path))
+        filesystem = self._store.filesystem
+        reason = hindrance_of(filesystem)
+        if reason is not None:
+            kind = "" if filesystem.type_name == "s3" else "; only S3 has requests that replace a manifest safely"
+            raise RequestError(f"{self.path}: no index can be written here: {reason}{kind}; build it on a local disk")
+        # The name of the working folder is the same for a build that goes on, and its owner is looked at (_make_work).
+        name = hashlib.sha256(repr((self._path, filesystem.__reduce__()[1])).encode()).hexdigest()[:24]
+        self.work = os.path.join(tempfile.gettempdir(), f"parquet-bloom-index-{os.getuid()}-{name}")
+
+    def _make_work(self) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(self.work, 0o700)
+        found = os.lstat(self.work)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise StorageError(self.work, "is not a folder of this user alone; remove it, or set TMPDIR")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with super().locked():
+            # What a killed run did not publish may have the names of files that another machine has published since.
+            for name in ("columns", "segments"):
+                shutil.rmtree(os.path.join(self.work, name), ignore_errors=True)
+            yield
+
+    def id_of(self, segment: str) -> str:
+        """One of its own for each working folder, so that no two writers ever send files of one name."""
+        path = os.path.join(self.work, "writer")
+        with storing(path):
+            if not os.path.exists(path):
+                with open(path, "w", encoding="ascii") as out:
+                    out.write(secrets.token_hex(16))
+            with open(path, encoding="ascii") as file:
+                writer = file.read()
+        return hashlib.sha256(f"{segment} {writer}".encode()).hexdigest()[:16]
+
+    def _at(self, name: str) -> Location:
+        return self._store.location(f"{self._path}/{name}")
+
+    def manifest(self) -> Location:
+        return self._at(NAME)
+
+    def version(self) -> StoreToken | None:
+        if not self._store.exists(self.manifest().path):
+            return None
+        with OpenFile(self.manifest()) as source:
+            token = source.version_token
+        assert isinstance(token, StoreToken)
+        return token
+
+    def open(self) -> tuple[KeyIndex, Any]:
+        index = KeyIndex(self._uri, self.work)
+        return index, index.version
+
+    def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
+        new = [name for name in _files_of(manifest) if os.path.exists(os.path.join(self.work, *name.split("/")))]
+        for sent in in_order(self._send, new, _SENT_AT_ONCE, settle=True):
+            sent()
+        self._put_manifest(to_json(manifest), before)
+        self._keep_only({*kept, *(one.id for one in manifest.segments)})
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def _send(self, name: str) -> None:
+        with OpenFile(os.path.join(self.work, *name.split("/"))) as source:
+            Target(self._at(name), Writing(overwrite=True)).copy(source)
+
+    def _put_manifest(self, text: bytes, before: StoreToken | None) -> None:
+        at = self.manifest()
+        local = os.path.join(self.work, "manifest")
+        with storing(local), open(local, "wb") as out:
+            out.write(text)
+        # The old manifest as the source makes its ETag the condition of the request.
+        with OpenFile(local if before is None else at) as source:
+            if before is not None and source.version_token != before:
+                raise ConflictError(at, CHANGED)
+            with StoredFile(source, at, before is not None, force=True) as new:
+                new.append(text)
+                new.commit()
+
+    def _keep_only(self, segments: Collection[str]) -> None:
+        """Remove the files of all other segments. What cannot be removed stays: nothing names it."""
+        below = len(self._path) + 1
+        with suppress(StorageError):
+            for path in self._files():
+                first, *rest = path[below:].split("/")
+                ours = first in ("segments", "columns") and len(rest) == 2
+                if ours and (rest[0] if first == "segments" else rest[1].partition("-")[0]) not in segments:
+                    remove_unnamed(self._store.location(path))
+
+    def _files(self) -> list[str]:
+        from pyarrow import fs
+
+        try:
+            infos = self._store.filesystem.get_file_info(fs.FileSelector(self._path, recursive=True))
+        except Exception as error:
+            raise storage_error(self.path, error) from error
+        return [info.path for info in infos if info.is_file]
+
+    def refuse_among_data(self, where: CallSource, found: ResolvedSource) -> None:
+        mine = self._store.filesystem.type_name
+        folders = {
+            os.path.dirname(one.path): str(store_of(one).location(os.path.dirname(one.path)))
+            for one in found.files
+            if not one.is_local and one.stored and one.filesystem.type_name == mine
+        }
+        named = _names(where)
+        if (table := where.table_name) is not None:
+            named.append(table.where)
+        patterns: dict[str, str] = {}
+        stores = Stores()
+        for one in named:
+            if "://" in one:
+                store, path = stores.locate(one)
+                if not store.is_local and store.filesystem.type_name == mine:
+                    (patterns if set(path) & GLOB else folders)[path.rstrip("/")] = str(store.location(path))
+        for path, name in sorted(folders.items()):
+            if self._path == path or self._path.startswith(path + "/"):
+                raise _lies_in(self.path, name)
+        for path, name in patterns.items():
+            if _finds(path.split("/"), self._path.split("/")):
+                raise _lies_in(self.path, name)
+
+
+def _files_of(manifest: Manifest) -> Iterable[str]:
+    """All files that a manifest names."""
+    for segment in manifest.segments:
+        yield segment.listing_name
+        for column in segment.columns:
+            yield from (segment.part_name(column.number, at) for at in range(len(column.parts)))
