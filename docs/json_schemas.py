@@ -57,6 +57,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "index-inspect": IndexInfo,
         "index-inspect-keys": KeyIndexInfo,
         "index-query": Matches,
+        "index-rebuild": KeyIndexReport,
         "index-update": UpdateReport,
         "index-verify-keys": VerifiedKeyIndex,
         "report": ReportPage,

@@ -190,6 +190,7 @@ def keys(path: Path, table: pa.Table) -> None:
     assert_type(built, parquet_bloom.KeyIndexReport)
     column: parquet_bloom.IndexedColumn = built.columns[0]
     updated: parquet_bloom.UpdateReport = parquet_bloom.update_index("index/", path)
+    assert_type(parquet_bloom.rebuild_index("index/", path, false_places=1), parquet_bloom.KeyIndexReport)
     found: pa.Table = parquet_bloom.locate(path, "id", table["id"], "index/", verify=True, nan="largest")
     print(column.false_places, updated.index.files, found.num_rows, parquet_bloom.check(path, "id = 5", index="index/"))
 

@@ -13,7 +13,8 @@
     scan_polars      for Polars                           bench, engines   what engines gain, who uses filters
     count, prune     how many rows, which row groups      write_report     one HTML page about files
     build_index      a key index beside the data          locate           the row groups of many keys
-    update_index     bring it up to date                  set_limits       of memory and footers
+    update_index     bring it up to date                  rebuild_index    build it again
+    set_limits       of memory and footers
 
 Source(paths) is files or a table as a value: one listing, or one version, for several questions; the functions are
 its methods. Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from parquet_bloom.keys.build import build_index
     from parquet_bloom.keys.locate import locate
     from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport
-    from parquet_bloom.keys.update import UpdateReport, update_index
+    from parquet_bloom.keys.update import UpdateReport, rebuild_index, update_index
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
@@ -154,6 +155,7 @@ _HOMES = {
     "read_table": "read",
     "remove_filters": "change",
     "scan_polars": "polars_scan",
+    "rebuild_index": "keys.update",
     "status": "filters.status",
     "update_index": "keys.update",
     "verify": "filters.verify",
@@ -176,6 +178,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "remove_filters",
     "write_table",
     "build_index",
+    "rebuild_index",
     "update_index",
     "locate",
     "advise",

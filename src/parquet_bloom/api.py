@@ -181,11 +181,29 @@ class Source(Pinned):
     def update_index(self, *, threads: int | None = None, progress: ProgressCallback | None = None) -> UpdateReport:
         """Bring the key index of this Source up to date with its files: parquet_bloom.update_index."""
         from parquet_bloom.keys.update import update_index
+
+        return update_index(self._key_index, self._self, threads=threads, progress=progress)
+
+    def rebuild_index(
+        self,
+        *,
+        false_places: float | None = None,
+        threads: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> KeyIndexReport:
+        """Build the key index of this Source again: parquet_bloom.rebuild_index."""
+        from parquet_bloom.keys.update import rebuild_index
+
+        how: Any = {"false_places": false_places, "threads": threads, "progress": progress}
+        return rebuild_index(self._key_index, self._self, **how)
+
+    @property
+    def _key_index(self) -> Any:
         from parquet_bloom.search.index import key_index_of
 
         if (index := key_index_of(self.index)) is None:
             raise RequestError("this Source has no key index to update; give it to Source(..., index=)")
-        return update_index(index, self._self, threads=threads, progress=progress)
+        return index
 
     # --- filters ----------------------------------------------------------------------------------
 

@@ -176,6 +176,7 @@ def test_key_indexes(printed: Any, tmp_path: Path) -> None:
         part.write_bytes(part.read_bytes()[:-9])
     found = printed("index-verify-keys", "index", "verify", out, "--data", data, "--json", status=1)
     assert (found["status"], len(found["damaged"])) == ("wrong", 2)
+    assert printed("index-rebuild", "index", "rebuild", out, data, "--json")["files"] == 2
 
 
 def test_locating(printed: Any, keys: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from parquet_bloom.cli.common import (
     gate_status,
     github_option,
     json_option,
+    key_index_options,
     print_json,
     print_lines,
     quiet,
@@ -23,7 +24,6 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_notes,
     say_unused,
-    strict_index_option,
     table_options,
 )
 from parquet_bloom.cli.groups import FILE, Command
@@ -37,7 +37,7 @@ _SHORT = 60  # characters of names in a line of text
 @click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... PREDICATE")
 @click.option("--explain", is_flag=True, help="What is read and why, then the rest by reason; --all: a line each.")
 @click.option("--index", type=FILE, metavar="DIR", help="A key index: files in which it denies all are not opened.")
-@strict_index_option
+@key_index_options
 @raw_files_option
 @table_options
 @range_option

@@ -167,9 +167,25 @@ strict_index_option = click.option(
 )
 
 
+no_listing_option = click.option(
+    "--no-listing",
+    "listing",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Take the names of the files from the index; files that came since are not seen.",
+)
+
+
+def key_index_options(function: F) -> F:
+    """--strict-index, --no-listing."""
+    return strict_index_option(no_listing_option(function))
+
+
 class IndexKeywords(ReadOptions):
     """Options that the library takes as they come, of commands that ask a key index."""
 
+    listing: bool
     strict_index: bool
 
 

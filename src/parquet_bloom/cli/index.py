@@ -175,9 +175,40 @@ def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[R
 
     DATA are named again, as an index opens no file by names of its own.
     """
+    _refuse_other(index)
+    return key_index.update(index, data, as_json, options)
+
+
+def _refuse_other(index: str) -> None:
     if not key_index.is_key_index(index):
         raise RequestError(f"{index}: no key index (manifest.json is not in it); a zone index is built again")
-    return key_index.update(index, data, as_json, options)
+
+
+@command.command("rebuild")
+@click.argument("index", type=FILE, metavar="INDEX")
+@click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
+@click.option(
+    "--false-places",
+    type=click.FloatRange(0, min_open=True),
+    metavar="F",
+    help="Row groups that a lookup of a value meets by chance, on average; default: what the index has.",
+)
+@raw_files_option
+@table_options
+@json_option
+@memory_option
+def rebuild(
+    index: str, data: tuple[str, ...], false_places: float | None, as_json: bool, **options: Unpack[ReadOptions]
+) -> int:
+    """Build a key index again over its data, with the columns that it has.
+
+    \b
+    parquet-bloom index rebuild events-index/ events/
+
+    For an index that grew by updates: its bits stay, so false row groups become more. `index inspect` says how many.
+    """
+    _refuse_other(index)
+    return key_index.rebuild(index, data, false_places, as_json, options)
 
 
 @command.command("inspect")

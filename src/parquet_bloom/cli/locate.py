@@ -15,12 +15,12 @@ from parquet_bloom.cli.common import (
     aside,
     footer_limits,
     json_option,
+    key_index_options,
     memory_option,
     print_json,
     quiet,
     raw_files_option,
     say,
-    strict_index_option,
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
@@ -40,7 +40,7 @@ _SHOWN = 50
 @click.option("--verify", is_flag=True, help="Read the column there: only row groups with a key, and its rows.")
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table here, as Parquet.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
-@strict_index_option
+@key_index_options
 @raw_files_option
 @table_options
 @json_option

@@ -14,6 +14,7 @@ from parquet_bloom.cli.common import (
     IndexKeywords,
     aside,
     footer_limits,
+    key_index_options,
     note,
     quiet,
     range_option,
@@ -21,7 +22,6 @@ from parquet_bloom.cli.common import (
     say_notes,
     say_unused,
     split_names,
-    strict_index_option,
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
@@ -52,7 +52,7 @@ class _ReadKeywords(IndexKeywords):
 @click.option(
     "--index", "indexes", multiple=True, type=FILE, metavar="INDEX", help="A key index of these files, or a zone index."
 )
-@strict_index_option
+@key_index_options
 @raw_files_option
 @table_options
 @range_option

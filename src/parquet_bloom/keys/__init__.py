@@ -20,7 +20,8 @@ A place is a row group.
 
 An index is evidence of absence, and never opens a file by a name of its own.
     Names in it are compared with those that the source has. What it does not know, or what changed, is read as without
-    it, and one line says how many files that were. `update` and `verify` are given the data again.
+    it, and one line says how many files that were. `update` and `verify` are given the data again. Without a listing
+    (`unlisted`) the caller asks for the index's names: those below the folder that the call names, and no others.
 
 Bounds are kept as this release understands them.
     `listing` has the statistics of indexed columns after all rules about writers that are not believed

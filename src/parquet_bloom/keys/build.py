@@ -340,9 +340,15 @@ def checked_columns(columns: str | Sequence[str], false_places: float) -> list[s
     named = column_names(columns, "columns")
     if not named:
         raise RequestError(parameter("columns") + " takes a name or a list of names, at least one")
+    checked_places(false_places)
+    return named
+
+
+def checked_places(false_places: float) -> float:
+    """A rate of false places. Raises RequestError for what is none."""
     if not 0 < false_places < math.inf:
         raise RequestError(parameter("false_places") + f" {false_places} is not a positive number")
-    return named
+    return false_places
 
 
 def root_named(root: PathLike | None, where: CallSource, found: ResolvedSource) -> str:

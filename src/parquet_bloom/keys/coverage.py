@@ -115,8 +115,11 @@ class Coverage:
         return f"is an index of {of}, and of none of these files; name the index that was built over them"
 
 
-def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
-    """Find the files of a source in an index. Raises DamagedFileError, StorageError for a listing."""
+def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> Coverage:
+    """Find the files of a source in an index. Raises DamagedFileError, StorageError for a listing.
+
+    proven  False: the caller trusts that files which are not opened are those that were indexed
+    """
     manifest, names = index.manifest, index.names
     coverage = Coverage(index)
     if found.has_log:
@@ -142,10 +145,10 @@ def coverage_of(index: KeyIndex, found: ResolvedSource) -> Coverage:
             continue
         segment, number = at
         coverage.at[id(file)] = at
-        if not coverage.by_log and not file.is_local:
+        if proven and not coverage.by_log and not file.is_local:
             far.append((file, segment, number))
             continue
-        if not coverage.by_log:
+        if proven and not coverage.by_log:
             try:
                 if not coverage.is_indexed(path, listings[segment].local_tokens[number]):
                     coverage.changed += 1

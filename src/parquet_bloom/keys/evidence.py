@@ -28,6 +28,7 @@ from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_le
 from parquet_bloom.keys.entries import ranges
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
+from parquet_bloom.keys.unlisted import unlisted_files
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import (
     Bound,
@@ -47,6 +48,7 @@ from parquet_bloom.predicates.tree import Path, Unknown
 from parquet_bloom.search.evidence import partition_value
 from parquet_bloom.search.index import Asking
 from parquet_bloom.search.log import Exclusion
+from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.storage.paths import DataFile, Partitions
 
 BY_INDEX = Exclusion("index", "the index denies the value in all of its row groups")
@@ -88,7 +90,7 @@ class KeyEvidence:
 
     def _covered(self) -> Coverage:
         try:
-            return coverage_of(self._index, self._search.found)
+            return coverage_of(self._index, self._search.found, self._search.options.listing)
         except FileError as error:  # of a listing; without it the index is no evidence for any file
             self._note(str(error))
             return Coverage(self._index)
@@ -222,6 +224,10 @@ class SearchedIndex:
     """A key index as search.index.Index has it."""
 
     index: KeyIndex
+
+    def files(self, where: CallSource) -> ResolvedSource:
+        """The files of a call as the index names them."""
+        return unlisted_files(where, self.index)
 
     def evidence(self, search: Asking) -> KeyEvidence:
         """The evidence on all files of a search."""

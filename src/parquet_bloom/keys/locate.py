@@ -28,10 +28,11 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.format.values import type_of
 from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
-from parquet_bloom.keys.index import KeyIndex, open_key_index
+from parquet_bloom.keys.evidence import searched_index
+from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.tree import And
-from parquet_bloom.search.index import NO_COST, Cost
+from parquet_bloom.search.index import NO_COST, Cost, unlisted
 from parquet_bloom.search.keys import NumberedKeys, admitted_keys, numbered_keys
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult
@@ -110,9 +111,11 @@ def locate(
     """
     refuse_unknown("locate", options, SearchOptions)
     wanted = _distinct(keys)
-    found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
-    found.raise_failed()
     how = Options.of(options)
+    asked = None if index is None else searched_index(index)
+    where = source_of(source, filesystem, options)
+    found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, asked)
+    found.raise_failed()
     search = Search(found, And(()), how)
     if any(key.path == split_path(column) for key in search.keys):
         raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
@@ -121,9 +124,9 @@ def locate(
     facts = _Facts()
     places: list[_Found] = []
     left: Sequence[DataFile] = found.files
-    if index is not None and found.files:
-        opened = open_key_index(index)
-        coverage = coverage_of(opened, found)
+    if asked is not None and found.files:
+        opened = asked.index
+        coverage = coverage_of(opened, found, how.listing)
         if not coverage.known and not coverage.is_of_table:
             raise StaleIndexError(opened.path, coverage.reason)
         indexed = _indexed(opened, coverage, search, first, casts, facts)

@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -27,7 +28,7 @@ from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import ConflictError, FileError, RequestError, StaleIndexError, StorageError
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format.schema import split_path
-from parquet_bloom.keys.build import WRITER, build_segments
+from parquet_bloom.keys.build import WRITER, build_segments, checked_places, write_index
 from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
 from parquet_bloom.keys.entries import U64, Packing, sorted_once, write_part
 from parquet_bloom.keys.folder import IndexFolder, index_folder
@@ -101,9 +102,7 @@ def update_index(
     """
     refuse_unknown("update_index", options, ReadOptions)
     begun = time.perf_counter()
-    folder = index_folder(index)
-    if folder.version() is None:
-        raise StorageError(folder.path, f"is no key index, which has a {NAME}; parquet-bloom index build makes one")
+    folder = _there(index)
     for left in reversed(range(_TRIES)):
         found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
         found.raise_failed()
@@ -116,6 +115,58 @@ def update_index(
                     raise
     report.seconds = time.perf_counter() - begun
     return report
+
+
+def rebuild_index(
+    index: PathLike,
+    source: PathLike | Sequence[PathLike],
+    *,
+    false_places: float | None = None,
+    threads: int | None = None,
+    filesystem: Any = None,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
+) -> KeyIndexReport:
+    """Build a key index again over its data, with the columns and the root that it has.
+
+    Bits do not grow by updates: this is for an index that grew so much that it has too many false places.
+
+    index         its folder, or a URI on S3
+    source        the data, as build_index had them
+    false_places  as build_index has it; default: what the index has
+    threads, filesystem, progress, options  as build_index has them
+
+    Raises StaleIndexError for data of which the index knows nothing, and as build_index.
+    """
+    refuse_unknown("rebuild_index", options, ReadOptions)
+    begun = time.perf_counter()
+    folder = _there(index)
+    found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
+    found.raise_failed()
+    opened, _ = folder.open()
+    old = opened.manifest
+    coverage = coverage_of(opened, found)
+    if not coverage.at and not coverage.is_of_table:
+        raise StaleIndexError(opened.path, coverage.reason)
+    wanted = old.false_places if false_places is None else checked_places(false_places)
+    files = [one for one in found.files if one.stored]
+    plan = plan_of(found, files, (), old.root, wanted, _paths(opened, coverage, found))
+    opened.close()
+    plan.refuse_nothing()
+    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
+    n = threads or processors()
+    segments = partial(build_segments, plan.segments, folder, n, meter)
+    report = write_index(folder, found, plan, old.root, wanted, True, segments)
+    report.seconds = time.perf_counter() - begun
+    return report
+
+
+def _there(index: PathLike) -> IndexFolder:
+    """The folder of an index that is there. Raises StorageError, RequestError."""
+    folder = index_folder(index)
+    if folder.version() is None:
+        raise StorageError(folder.path, f"is no key index, which has a {NAME}; parquet-bloom index build makes one")
+    return folder
 
 
 def _updated(

@@ -30,7 +30,7 @@ from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
-from parquet_bloom.search.index import NO_COST, Cost, key_index
+from parquet_bloom.search.index import NO_COST, Cost, key_index, unlisted
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search, as_predicate
@@ -376,8 +376,10 @@ def check(
     """
     refuse_unknown("check", options, SearchOptions)
     how, predicate = Options.of(options), as_predicate(predicate)
-    found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
-    search = Search(found, predicate, how, index=None if index is None else key_index(index))
+    asked = None if index is None else key_index(index)
+    where = source_of(source, filesystem, options)
+    found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, asked)
+    search = Search(found, predicate, how, index=asked)
     verdicts = Verdicts()
     verdicts.named = typed_sources(source, filesystem)
     verdicts.failed += found.failed

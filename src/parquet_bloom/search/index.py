@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parquet_bloom.predicates.bind import FirstFile
     from parquet_bloom.predicates.tree import Predicate
     from parquet_bloom.search.options import Options
-    from parquet_bloom.source.source import ResolvedSource
+    from parquet_bloom.source.source import CallSource, ResolvedSource
     from parquet_bloom.storage.paths import DataFile
 
 MANIFEST = "manifest.json"  # what a key index has in its folder, and a zone index has not
@@ -93,8 +93,18 @@ class Evidence(Protocol):
 class Index(Protocol):
     """An index that was opened."""
 
+    def files(self, where: CallSource) -> ResolvedSource:
+        """The files of a call as the index names them, without a listing."""
+
     def evidence(self, search: Asking) -> Evidence:
         """Ask it about all files of a search. Raises StaleIndexError for an index of none of them."""
+
+
+def unlisted(where: CallSource, index: Index | None) -> ResolvedSource:
+    """The files of a call as an index names them. Raises RequestError without an index."""
+    if index is None:
+        raise RequestError("without a listing the names of files must come from a key index; name it")
+    return index.files(where)
 
 
 def is_key_index(where: Any) -> bool:

@@ -144,6 +144,8 @@ class AskOptions(TypedDict, total=False):
     cache         footers that the caller keeps from one call to the next
     strict_index  with a key index: a file that it does not cover, or a part of it that is damaged, is a
                   StaleIndexError; otherwise such files are read as without it, and a note says so
+    listing       False, with a key index: the files are those that the index names below the folders of the call, and
+                  their versions are not asked for; files that came since are not seen. Of a table it changes nothing
     progress      is called with a Progress: for the files that are searched, then for the row groups that are read
     """
 
@@ -152,6 +154,7 @@ class AskOptions(TypedDict, total=False):
     range_values: int
     cache: FooterCache | None
     strict_index: bool
+    listing: bool
     progress: ProgressCallback | None
 
 
@@ -190,6 +193,7 @@ class Options:
     range_values: int = RANGE_VALUES
     cache: FooterCache | None = None
     strict_index: bool = False
+    listing: bool = True
     progress: ProgressCallback | None = None
     decide_true: bool = False
     skip_files: bool = False

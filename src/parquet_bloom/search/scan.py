@@ -34,7 +34,7 @@ from parquet_bloom.search.check import (
     verdicts_of,
 )
 from parquet_bloom.search.fetched import FilePart
-from parquet_bloom.search.index import Index
+from parquet_bloom.search.index import Index, unlisted
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
@@ -145,7 +145,8 @@ class Scan:
         how = Options.of(options, decide_true, skip_files=True)
         tree = And(()) if predicate is None else as_predicate(predicate)
         self.progress = how.progress
-        found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
+        where = source_of(source, filesystem, options)
+        found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, key_index)
         self._search = Search(found, tree, how, index=key_index)
         found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names

@@ -1,0 +1,78 @@
+"""The files of a folder as a key index names them, in the place of a listing.
+
+    source: a folder or a prefix on a store    index: root, path of each file below it
+    root + path -> below the source? -> DataFile, with the keys of its folders' names
+
+The caller trusts the index then: of files that came since nothing is seen, and files in which the index denies all are
+not looked at. Names come from outside, and files are opened by them. So only plain names count, of data files that lie
+below the folder that the call names, as the names in a listing of that folder would.
+"""
+
+from __future__ import annotations
+
+import os
+
+from parquet_bloom.arguments import several
+from parquet_bloom.errors import RequestError, StaleIndexError
+from parquet_bloom.keys.index import KeyIndex
+from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files
+from parquet_bloom.storage.paths import DataFile, partitions_of
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.store import GLOB, Store, is_data
+from parquet_bloom.storage.stores import Stores
+from parquet_bloom.storage.table_folders import RAW_FILES, Tables
+
+_DOTS = {"", ".", ".."}
+
+
+def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
+    """The files of an index that lie below the folders of a call. A table's log is read as always.
+
+    Raises RequestError for what is no folder, StaleIndexError for an index of none of them, TableFormatError for a
+    table's folder, DamagedFileError, StorageError.
+    """
+    if where.table_name is not None:
+        return where.resolve(refuses=RAW_FILES)
+    stores = Stores(where.filesystem)
+    many = [os.fspath(one) for one in several(where.paths) if isinstance(one, str | os.PathLike)]
+    if not many or len(many) < len(several(where.paths)):
+        raise RequestError("without a listing, folders must be named as texts")
+    names = [_below(name, index.manifest.root) for name in index.names if name]
+    files: dict[str, DataFile] = {}
+    folders = []
+    for text in many:
+        store, path = stores.locate(text)
+        at = store.location(path.rstrip("/") or "/")
+        if set(path) & GLOB or (store.is_local and not os.path.isdir(path)):
+            raise RequestError(f"{at}: without a listing only folders can be named")
+        folders.append((at, [at]))
+        for one in _files(store, at, names, len(many) == 1):
+            files.setdefault(str(one), one)
+    if not files:
+        raise StaleIndexError(index.path, f"names no file below {folders[0][0]}; name the folder that was indexed")
+    if not where.raw_files:
+        Tables(RAW_FILES).check_paths(folders)
+    return resolved_files([files[name] for name in sorted(files)])
+
+
+def _below(name: str, root: str) -> str:
+    """The whole name of a file, as keys.plan.name_of has it; a path that is not below the root is whole already."""
+    return name if name.startswith("/") or "://" in name else f"{root}/{name}"
+
+
+def _files(store: Store, folder: Location, names: list[str], alone: bool) -> list[DataFile]:
+    """The files of an index below one folder."""
+    own = (os.path.realpath(folder.path).replace(os.sep, "/") if store.is_local else store.names(folder)[0]).rstrip("/")
+    found = []
+    real: dict[str, bool] = {}
+    for name in names:
+        below = name[len(own) + 1 :]
+        if not name.startswith(own + "/") or _DOTS & set(below.split("/")) or not is_data(below) or "\0" in below:
+            continue
+        if store.is_local:  # a listing follows no links to folders
+            inside = os.path.dirname(name)
+            if not real.setdefault(inside, os.path.realpath(inside).replace(os.sep, "/") == inside):
+                continue
+        at = store.location(f"{folder.path.rstrip('/')}/{below}")
+        found.append(DataFile(at.path, at.filesystem, at.shown, [], below, partitions_of(below)))
+    return found

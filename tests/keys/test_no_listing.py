@@ -1,0 +1,156 @@
+"""Files as an index names them, without a listing: the same answers, and no file that a listing would not give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from object_store import ObjectStore, reading_by
+from support.commands import command
+
+import parquet_bloom
+from keys.key_indexes import said_anew
+from keys.test_strict_index import ASKED
+from parquet_bloom.errors import ParquetBloomError, RequestError, StaleIndexError, TableFormatError
+from parquet_bloom.keys.build import build_index
+from parquet_bloom.keys.listing import write_places
+
+ROWS = 90
+
+
+def write(path: Path, seed: int) -> int:
+    """A file of three row groups; returns a key of the second."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ids = np.random.default_rng(seed).integers(0, 1 << 60, ROWS)
+    pq.write_table(pa.table({"id": ids}), path, row_group_size=ROWS // 3)
+    return int(ids[ROWS // 2])
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> dict[str, int]:
+    """A key of each file of tmp/data, of which tmp/index is the index."""
+    made = {f"day={n % 2}/{n}.parquet": write(tmp_path / f"data/day={n % 2}/{n}.parquet", n) for n in range(4)}
+    build_index(tmp_path / "data", "id", tmp_path / "index")
+    return made
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_answers_are_those_of_a_listing(name: str, keys: dict[str, int], tmp_path: Path) -> None:
+    for key in (*keys.values(), 5):
+        predicate = f"id = {key}" if key % 2 else f"id = {key} AND day = 1"
+        listed, unlisted = (
+            ASKED[name](tmp_path / "data", predicate, index=tmp_path / "index", listing=listing)
+            for listing in (True, False)
+        )
+        if name in ("check", "Source"):
+            assert (list(listed), listed.excluded) == (list(unlisted), unlisted.excluded)
+        elif name in ("read_table", "dataset", "locate"):
+            assert listed.select(listed.column_names).equals(unlisted)
+        elif name == "scan_polars":
+            assert listed.equals(unlisted)
+        else:
+            assert listed == unlisted
+
+
+def test_what_is_trusted(keys: dict[str, int], tmp_path: Path) -> None:
+    """Files that came since are not seen; one that was rewritten is read where it is opened at all."""
+    data, index = tmp_path / "data", tmp_path / "index"
+    new = write(data / "day=0/new.parquet", 77)
+    assert parquet_bloom.count(data, f"id = {new}", index=index) == 1
+    assert parquet_bloom.count(data, f"id = {new}", index=index, listing=False) == 0
+    path, key = data / "day=1/3.parquet", keys["day=1/3.parquet"]
+    ids = pq.read_table(path)["id"].to_numpy().copy()
+    ids[[5, ROWS // 2]] = ids[[ROWS // 2, 5]]  # the key is in another row group now
+    pq.write_table(pa.table({"id": ids}), path, row_group_size=ROWS // 3)
+    assert parquet_bloom.count(data, f"id = {key}", index=index, listing=False) == 1
+    path.unlink()
+    with pytest.raises(ParquetBloomError, match=r"3\.parquet: No such file"):
+        parquet_bloom.count(data, f"id = {key}", index=index, listing=False)
+
+
+def test_parts_of_the_folder_and_several(keys: dict[str, int], tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    for n, (name, key) in enumerate(keys.items()):
+        day = name.partition("/")[0]
+        assert parquet_bloom.count(data / day, f"id = {key}", index=index, listing=False) == 1
+        both = [data / "day=0", data / "day=1"]
+        assert parquet_bloom.count(both, f"id = {key}", index=index, listing=False) == 1
+        assert parquet_bloom.count(data, f"id = {key} AND day = {n % 2}", index=index, listing=False) == 1
+        assert parquet_bloom.count(data, f"id = {key} AND day = {1 - n % 2}", index=index, listing=False) == 0
+
+
+def test_names_that_no_listing_gives(keys: dict[str, int], tmp_path: Path) -> None:
+    """An index may name what it likes: nothing outside of the folder is opened, nor what is hidden in it."""
+    data, index = tmp_path / "data", tmp_path / "index"
+    secret = write(tmp_path / "secret/day=0/0.parquet", 99)
+    names = sorted(keys)
+    write(data / "_hidden/0.parquet", 99)
+    (data / "link").symlink_to(tmp_path / "secret/day=0")
+    listing = next((index / "segments").rglob("files.parquet"))
+    there = pq.read_table(listing)
+    for bad in (
+        "../secret/day=0/0.parquet", f"{tmp_path}/secret/day=0/0.parquet", "s3://lake/secret/0.parquet",
+        "link/0.parquet", "_hidden/0.parquet", "day=0/../../secret/day=0/0.parquet", "a\0b.parquet", "/etc/passwd",
+    ):  # fmt: skip
+        paths = [bad if name == names[0] else name for name in there["path"].to_pylist()]
+        write_places(str(listing), there.set_column(2, "path", pa.array(paths)))
+        said_anew(index, listing, there.num_rows)
+        found = parquet_bloom.check(data, f"id >= 0 AND id <= {1 << 61}", index=index, listing=False)
+        assert sorted({Path(v.path).relative_to(data).as_posix() for v in found}) == names[1:], bad
+        assert parquet_bloom.count(data, f"id = {secret}", index=index, listing=False) == 0
+
+
+def test_what_cannot_go_without_a_listing(keys: dict[str, int], tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    with pytest.raises(RequestError, match="must come from a key index; name it"):
+        parquet_bloom.check(data, "id = 5", listing=False)
+    for name in (data / "day=0/0.parquet", f"{data}/*/*.parquet"):
+        with pytest.raises(RequestError, match="only folders can be named"):
+            parquet_bloom.check(name, "id = 5", index=index, listing=False)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(StaleIndexError, match="names no file below"):
+        parquet_bloom.check(tmp_path / "other", "id = 5", index=index, listing=False)
+    shown = command("check", data, f"id = {keys['day=0/0.parquet']}", "--index", index, "--no-listing")
+    assert shown.returncode == 0
+    assert "row group 1" in shown.stdout
+    assert command("check", data, "id = 5", "--no-listing").returncode == 2
+
+
+def test_tables(tmp_path: Path) -> None:
+    ids = pa.array(range(300))
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": ids}))
+    build_index(f"delta:{tmp_path}/t", "id", tmp_path / "index")
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": pa.array([1000])}), mode="append")
+    name = f"delta:{tmp_path}/t"
+    assert parquet_bloom.count(name, "id = 1000", index=tmp_path / "index", listing=False) == 1, "the log knows"
+    build_index(tmp_path / "t", "id", tmp_path / "raw", raw_files=True)
+    with pytest.raises(TableFormatError):
+        parquet_bloom.count(tmp_path / "t", "id = 5", index=tmp_path / "raw", listing=False)
+    assert parquet_bloom.count(tmp_path / "t", "id = 5", index=tmp_path / "raw", listing=False, raw_files=True) == 1
+
+
+def test_no_listing_on_a_store(store: ObjectStore, tmp_path: Path) -> None:
+    store.client.create_bucket(Bucket="lake")
+    try:
+        keys = [write(tmp_path / f"{n}.parquet", n) for n in range(6)]
+        for n in range(6):
+            store.put(f"lake/data/day={n % 2}/{n}.parquet", (tmp_path / f"{n}.parquet").read_bytes())
+        uri, index = store.uri("lake/data"), store.uri("lake/index")
+        with reading_by("obstore"):
+            build_index(uri, "id", index)
+            for key in keys:
+                store.wire.clear()
+                assert parquet_bloom.count(uri, f"id = {key}", index=index, listing=False) == 1
+                opened = {r.path for r in store.wire.requests if "/data/" in r.path and r.path.endswith(".parquet")}
+                assert len(opened) <= 2, "the first, for its columns, and the one with the key"
+                of_data = [r for r in store.wire.requests if r.kind == "LIST" and "day" in r.query]
+                assert not of_data
+        kinds = Counter(store.wire.kinds)
+        assert kinds["LIST"] <= 8, "looks for tables in the folder and above it"
+    finally:
+        store.drop("lake")
