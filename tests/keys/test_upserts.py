@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import shutil
 from collections.abc import Callable
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -378,6 +381,43 @@ def test_rounds_of_changes(kind: Any, seed: int, tmp_path: Path) -> None:
     assert sorted((tuple(row.values()) for row in read), key=repr) == sorted(model, key=repr), "by this library"
 
 
+KEY_KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int32": (pa.int32(), [-1, 2, 3, 4, 5]),
+    "text": (pa.string(), ["", "a", "\u00e9", "\U0001f600", "x" * 300]),
+    "binary": (pa.binary(), [b"", b"a", b"\xff", b"\x00", b"x" * 300]),
+    "decimal": (pa.decimal128(30, 2), [Decimal(i) / 4 for i in range(-2, 3)]),
+    "date": (pa.date32(), [dt.date(1969, 12, 30 + i) for i in range(2)] + [dt.date(2026, 1, i) for i in range(1, 4)]),
+    "timestamp": (pa.timestamp("us", "UTC"), [dt.datetime(2026, 1, i, 5, 6, 7, 89, dt.UTC) for i in range(1, 6)]),
+    "uuid": (pa.uuid(), [UUID(int=i << 120 | i) for i in range(5)]),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("name", KEY_KINDS)
+def test_keys_of_all_kinds(kind: Any, name: str, tmp_path: Path) -> None:
+    if (kind, name) == (Delta, "uuid"):
+        pytest.skip("Delta has no such type")
+    arrow, values = KEY_KINDS[name]
+    rows = pa.table({"id": pa.array(values, arrow), "n": range(5)})
+    if kind is Delta:
+        write_deltalake(tmp_path / "t", rows)
+        source, options, first = f"delta:{tmp_path}/t", {}, (str(tmp_path / "t"),)
+    else:
+        warehouse = Warehouse(tmp_path)
+        warehouse.create(rows.schema).append(rows)
+        source, options, first = (
+            "iceberg:cat/ns.t",
+            {"catalog_properties": warehouse.properties},
+            (warehouse.catalog, "ns.t"),
+        )
+    parquet_bloom.build_index(source, "id", tmp_path / "index", **options)
+    function = recipes()["change_delta" if kind is Delta else "change_iceberg"]
+    new = pa.table({"id": pa.array(values[3:4], arrow), "n": [77]})
+    assert function(*first, "id", pa.array(values[1:2], arrow), new, tmp_path / "index") == (2, 1)
+    found = parquet_bloom.read_table(source, **options)
+    assert sorted(found["n"].to_pylist()) == [0, 2, 4, 77]
+
+
 # --- others at work ---------------------------------------------------------------------------------
 
 
@@ -531,6 +571,28 @@ def test_columns_that_were_added_to_a_delta_table(tmp_path: Path) -> None:
     write_deltalake(table.path, new, mode="append", schema_mode="merge")
     assert table.names["change_delta"](str(table.path), "id", [3, 50]) == (2, 2)
     assert table.rows() == sorted(((*row, None) for row in rows if row[0] != 3), key=repr)
+
+
+def test_a_vacuum_takes_only_what_no_version_names(tmp_path: Path) -> None:
+    table = Delta(tmp_path, partitioned=True)
+    rows = [(i, "v", f"2026-01-0{i % 3 + 1}") for i in range(20)]
+    table.append(rows)
+    meanwhile(table.names, lambda: table.append([(99, "x", "d")]))
+    with pytest.raises(CommitFailedError):
+        table.change(deletes=[5, 15], index=False)
+    table.change(deletes=[5, 15], index=False)
+    DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert {str(path) for path in table.path.rglob("*.parquet")} == set(table.files())
+    assert table.rows() == sorted([*(row for row in rows if row[0] not in (5, 15)), (99, "x", "d")], key=repr)
+
+
+@pytest.mark.parametrize("name", ["file://{}/a b/t", "{}/a b/t/", "a b/t", "./a b/t"])
+def test_names_of_a_delta_table(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a b").mkdir()
+    tens(Delta(tmp_path / "a b"), 2)
+    assert recipes()["change_delta"](name.format(tmp_path), "id", [5]) == (1, 1)
+    assert DeltaTable("a b/t").count() == 19
 
 
 def test_statistics_of_new_files(tmp_path: Path) -> None:
