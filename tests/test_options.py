@@ -45,6 +45,7 @@ CALLS: dict[str, Call] = {
     "spark check": lambda path, **given: spark.check(None, path, "id = 5", **given),
     "spark prune": lambda path, **given: spark.prune(None, path, "id = 5", **given),
     "spark read": lambda path, **given: spark.read(None, path, "id = 5", **given),
+    "spark build_index": lambda path, **given: spark.build_index(None, path, ["id"], f"{path}.new", **given),
     "spark index": lambda path, **given: spark.build_zone_index(None, path, ["id"], f"{path}.new", **given),
 }
 CHANGING = ("add_filters", "remove_filters", "write_table", "FilterWriter", "spark")

@@ -37,6 +37,7 @@ def main() -> None:
             "s3": bloom.prune(spark, ["s3a://data/year=2026"], f"id = {key}").select("path", "row_groups", "error"),
             "read": bloom.read(spark, [f"{output}/small"], where).select("id", "year"),
             "source": source.load(f"{output}/small").select("id", "year"),
+            "keys": str([one.entries for one in bloom.build_index(spark, folder, "id", f"{output}/keys").columns]),
             "index": bloom.build_zone_index(spark, [folder], ["id"], f"{output}/index").select("column", "zones"),
         }  # fmt: skip
         told = {name: got if isinstance(got, str) else list(map(list, got.collect())) for name, got in told.items()}

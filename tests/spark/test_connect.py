@@ -45,6 +45,7 @@ def data(tmp_path: Path) -> Path:
 def test_every_function(server: str, data: Path, tmp_path: Path) -> None:
     """Of the store, the session's settings say where it is; a client of Connect is not told its keys."""
     parquet_bloom.add_filters(data, tmp_path / "expected", columns=["id"], sync=False)
+    entries = str([one.entries for one in parquet_bloom.build_index(data, "id", tmp_path / "one").columns])
     key = pq.read_table(data / "year=2026" / "2.parquet")["id"][500].as_py()
     with serving() as store:
         store.client.create_bucket(Bucket="data")
@@ -60,7 +61,7 @@ def test_every_function(server: str, data: Path, tmp_path: Path) -> None:
         "inspect": [["id"]] * FILES * ROW_GROUPS, "verify": [["right"]] * FILES * ROW_GROUPS,
         "check": [[1]] * FILES, "prune": [[[1]]] * FILES,
         "s3": [["s3a://data/year=2026/x.parquet", [1], None]],
-        "read": [[key, 2026]] * FILES, "source": [[key, 2026]] * FILES, "index": [["id", FILES]],
+        "read": [[key, 2026]] * FILES, "source": [[key, 2026]] * FILES, "index": [["id", FILES]], "keys": entries,
         "table": f"/small/year=2026: lies in the Delta table {tmp_path}/small",
     }  # fmt: skip
     for path in (tmp_path / "expected").rglob("*.parquet"):

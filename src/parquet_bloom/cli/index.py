@@ -78,22 +78,10 @@ def command() -> None:
 @command.command("build")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @indexed_columns_option
-@click.option(
-    "--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The kind of index."
-)
+@key_index.kind_option
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="The folder of the index.")
-@click.option(
-    "--false-places",
-    type=click.FloatRange(0, min_open=True),
-    metavar="F",
-    help="Of keys: row groups that a lookup of a value meets by chance, on average; default 0.05.",
-)
-@click.option(
-    "--root",
-    type=FILE,
-    metavar="DIR",
-    help="Of keys: the folder that names of files begin with; default: the one that all lie in.",
-)
+@key_index.false_places_option
+@key_index.root_option
 @click.option("--dry-run", is_flag=True, help="Of keys: say how large it would be at most; write nothing.")
 @click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
 @click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")
@@ -130,7 +118,7 @@ def build(
     if kind == "keys":
         of_lance = {"--items": items is not None, "--probability": probability is not None, "--no-sync": not sync}
         only_for("lance", of_lance)
-        wanted = 0.05 if false_places is None else false_places
+        wanted = key_index.FALSE_PLACES if false_places is None else false_places
         how = {"root": root, "false_places": wanted, "overwrite": overwrite, "dry_run": dry_run}
         return key_index.build(data, columns, output, as_json, how, reading)
     only_for("keys", {"--false-places": false_places is not None, "--root": root is not None, "--dry-run": dry_run})

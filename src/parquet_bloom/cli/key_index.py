@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parquet_bloom.cli.common import complain, print_json, quiet, say
+from parquet_bloom.cli.groups import FILE
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import headline
@@ -17,6 +18,22 @@ if TYPE_CHECKING:
     from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport
 
 _DAY_S = 86_400
+FALSE_PLACES = 0.05  # as build_index has it, whose module takes its time to load
+kind_option = click.option(
+    "--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The kind of index."
+)
+false_places_option = click.option(
+    "--false-places",
+    type=click.FloatRange(0, min_open=True),
+    metavar="F",
+    help="Of keys: row groups that a lookup of a value meets by chance, on average; default 0.05.",
+)
+root_option = click.option(
+    "--root",
+    type=FILE,
+    metavar="DIR",
+    help="Of keys: the folder that names of files begin with; default: the one that all lie in.",
+)
 
 
 def only_for(kind: str, given: dict[str, Any]) -> None:
@@ -47,11 +64,12 @@ def build(
     if as_json:
         print_json("index-build-keys", report)
         return 0
-    _print_report(report, " at most; nothing is written" if how["dry_run"] else "")
+    print_report(report, " at most; nothing is written" if how["dry_run"] else "")
     return 0
 
 
-def _print_report(report: KeyIndexReport, more: str = "") -> None:
+def print_report(report: KeyIndexReport, more: str = "") -> None:
+    """Print what a key index has."""
     from parquet_bloom.report.text import plural, size
 
     of = f"{plural(report.row_groups, 'row group')} of {plural(report.files, 'file')}"
@@ -95,7 +113,7 @@ def update(index: str, data: Sequence[str], as_json: bool, options: ReadOptions)
     parts += [f"{report.added:,} added", f"{report.gone:,} gone"]
     parts += [f"{plural(report.merged, 'segment')} merged"] if report.merged else []
     say("files: " + ", ".join(parts))
-    _print_report(report.index)
+    print_report(report.index)
     return 0
 
 

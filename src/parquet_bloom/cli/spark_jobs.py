@@ -10,6 +10,8 @@ from typing import Any, TypeVar, Unpack, cast
 
 import click
 
+from parquet_bloom.arguments import part
+from parquet_bloom.cli import key_index
 from parquet_bloom.cli.common import (
     aside,
     columns_options,
@@ -25,6 +27,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
+from parquet_bloom.cli.key_index import false_places_option, kind_option, root_option
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions
@@ -337,15 +340,25 @@ def read(
     return 0
 
 
+class _IndexOptions(ReadOptions):
+    """Options of `spark index` that are of one kind of index, and those of reading."""
+
+    false_places: float | None
+    root: str | None
+    items: int | None
+    probability: float | None
+
+
 @click.command("index", cls=Command)
 @paths_argument
 @indexed_columns_option
+@kind_option
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="A folder that the executors share.")
-@click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows of a zone.")
-@click.option(
-    "--probability", type=float, default=0.00057, show_default=True, metavar="P", help="Its false positive rate."
-)
-@click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
+@false_places_option
+@root_option
+@click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
+@click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")
+@click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
 @raw_files_option
 @table_options
 @session_options
@@ -353,23 +366,48 @@ def index(
     spark: Any,
     paths: tuple[str, ...],
     columns: tuple[str, ...],
+    kind: str,
     output: str,
-    items: int,
-    probability: float,
     overwrite: bool,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[_IndexOptions],
 ) -> int:
-    """Build a zone index over each column, as `index build --kind lance` does on one machine.
+    """Build an index over columns, as `index build` does on one machine.
 
     \b
     parquet-bloom spark index events/ --column trace_id -o events-index/
+    parquet-bloom spark index delta:lake/events -c trace_id -o events-index/
+    parquet-bloom spark index events/ --kind lance -c trace_id -o events-zones/
+
+    Executors read, hash and sort. A key index that was built here is updated by `parquet-bloom index update`.
     """
+    reading = part(ReadOptions, options)
+    false_places, root = options["false_places"], options["root"]
+    items, probability = options["items"], options["probability"]
+    if kind == "keys":
+        key_index.only_for("lance", {"--items": items is not None, "--probability": probability is not None})
+        from parquet_bloom.spark import build_index
+
+        rate = key_index.FALSE_PLACES if false_places is None else false_places
+        with watched(spark, "spark index"):
+            report = build_index(
+                spark, paths, list(columns), output, root=root, false_places=rate, overwrite=overwrite, **reading
+            )
+        key_index.print_report(report)
+        return 0
+    key_index.only_for("keys", {"--false-places": false_places is not None, "--root": root is not None})
     from parquet_bloom.report.text import size
     from parquet_bloom.spark import build_zone_index
 
     with watched(spark, "spark index"):
         rows = build_zone_index(
-            spark, paths, list(columns), output, items=items, probability=probability, overwrite=overwrite, **options
+            spark,
+            paths,
+            list(columns),
+            output,
+            items=8192 if items is None else items,
+            probability=0.00057 if probability is None else probability,
+            overwrite=overwrite,
+            **reading,
         ).collect()
     for row in rows:
         say(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")

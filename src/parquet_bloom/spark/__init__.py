@@ -1,4 +1,4 @@
-"""Filters for data sets of any size, on Spark: each function takes a SparkSession and gives a DataFrame.
+"""Filters for data sets of any size, on Spark: each function takes a SparkSession, and most give a DataFrame.
 
     from parquet_bloom import spark as bloom
 
@@ -52,12 +52,14 @@ from parquet_bloom.options import SparkAddOptions
 if TYPE_CHECKING:
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
+    from parquet_bloom.spark.keys import build_index
     from parquet_bloom.spark.source.reading import read
     from parquet_bloom.spark.source.source import ParquetBloomSource, register
     from parquet_bloom.spark.zones import build_zone_index
 
 _HOMES = {
     "add_filters": "add",
+    "build_index": "keys",
     "build_zone_index": "zones",
     "check": "jobs",
     "inspect_filters": "jobs",
@@ -73,6 +75,7 @@ __all__ = [
     "ParquetBloomSource",
     "SparkAddOptions",
     "add_filters",
+    "build_index",
     "build_zone_index",
     "check",
     "inspect_filters",

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from parquet_bloom.errors import SparkJobError
+from parquet_bloom import errors
+from parquet_bloom.errors import FileError, ParquetBloomError, SparkJobError
 from parquet_bloom.extras import to_install_ourselves
 
 P = ParamSpec("P")
@@ -29,6 +30,7 @@ _STACK = re.compile(r"\s+at [\w.$<>/]+\(|\s*\.\.\. \d+ more|Driver stacktrace:|J
 _BEFORE_CAUSE = re.compile(r".*?\(TID \d+\) \([^()]*\): ", re.DOTALL)
 _JAVA_CLASS = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)(?:: |$)")
 _PYTHON_ERROR = re.compile(r"(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt))(?:: (.*))?")
+_OURS = re.compile(r"^parquet_bloom\.errors\.(\w+): ([^\n]+)", re.MULTILINE)
 _GONE = "Spark's JVM is gone: it was killed, or ran out of memory; files that were not finished are as they were"
 
 
@@ -146,6 +148,30 @@ def in_one_line() -> Iterator[None]:
         if not is_of_spark(error):
             raise
         raise SparkJobError(one_line(error)) from error
+
+
+def of_ours(error: BaseException) -> ParquetBloomError | None:
+    """The error of ours that a task raised, by Spark's text of it; None for all others."""
+    found = _OURS.findall(str(error)) if is_of_spark(error) else []
+    kind = getattr(errors, found[-1][0], None) if found else None
+    if not isinstance(kind, type) or not issubclass(kind, ParquetBloomError):
+        return None
+    message = found[-1][1]
+    try:
+        return kind(*message.split(": ", 1)) if issubclass(kind, FileError) else kind(message)
+    except TypeError:
+        return SparkJobError(message)
+
+
+@contextmanager
+def raising_ours() -> Iterator[None]:
+    """Raise the error of ours that a task raised in the place of Spark's error of it."""
+    try:
+        yield
+    except Exception as error:
+        if (own := of_ours(error)) is None:
+            raise
+        raise own from error
 
 
 def explained(function: Callable[P, T]) -> Callable[P, T]:

@@ -136,6 +136,16 @@ def storages(spark: Any, paths: Sequence[str], output: str | None = None) -> Sto
     return replace(plain, settings=_settings(spark, {_PREFIXES[scheme] for scheme in schemes & _PREFIXES.keys()}))
 
 
+def local_folder(spark: Any, output: PathLike) -> str:
+    """The path of a folder that the executors share with the driver. Raises RequestError for other storages."""
+    name = path_text(output, "output")
+    where = storages(spark, [], name)
+    store, path = where.open(where.absolute(name))
+    if not store.is_local:
+        raise RequestError(f"{name}: an index is written to a local or mounted folder")
+    return path
+
+
 def every_storage(spark: Any) -> Storages:
     """The same for all names that this module can open."""
     return Storages(_settings(spark, set(_PREFIXES.values())), _setting(spark, "fs.defaultFS") or "file:///")

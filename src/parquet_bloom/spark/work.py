@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any, cast
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files, source_of
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.frames import Row, frame_of, mapped_rows, try_workers
-from parquet_bloom.spark.listing import FILE, Listing, find_tables, gathered, list_files
+from parquet_bloom.spark.listing import FAILED, FILE, Listing, find_tables, gathered, list_files, not_listed
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
@@ -270,6 +271,19 @@ def files_work(spark: Any, paths: Sequence[str], tables: Tables | None) -> Files
     return FilesWork(spark, listed, where)
 
 
+def files_on_driver(work: FilesWork) -> tuple[list[DataFile], list[Row]]:
+    """All files of a listing, by their paths, and their rows, of which `work.opener` makes them on executors.
+
+    Raises StorageError for a name or folder that could not be listed.
+    """
+    rows = [row.asDict() for row in work.listed.rows.collect()]
+    for row in rows:
+        if row["kind"] == FAILED:
+            raise not_listed(row)
+    rows = sorted(({"path": row["path"], "root": row["root"]} for row in rows), key=itemgetter("path"))
+    return [work.where.data_file(row["path"], row["root"]) for row in rows], rows
+
+
 def data_file(where: Storages, path: str, root: str) -> DataFile:
     """A file of a listing, with the partition values that Spark sees in its folders."""
     return replace(where.data_file(path, root), partitions=folders_of(path[len(root) :]) if root else ())
@@ -320,14 +334,21 @@ class TableWork:
         return SentFiles(send_table(self.snapshot))
 
     @cached_property
-    def listed(self) -> Listing:
-        """A row a file."""
+    def rows(self) -> list[Row]:
+        """A row a file, of which `opener` makes it on executors."""
         files = self.snapshot.files
         outcomes = [ANY] * len(files) if self.outcomes is None else self.outcomes
-        sent_files = [send(sent_file(*one), self.snapshot) for one in zip(files, outcomes, strict=True)]
-        rows = [(str(file), file.size, bytearray(data)) for file, data in zip(files, sent_files, strict=True)]
+        return [
+            {"path": str(file), "size": file.size, "file": send(sent_file(file, outcome), self.snapshot)}
+            for file, outcome in zip(files, outcomes, strict=True)
+        ]
+
+    @cached_property
+    def listed(self) -> Listing:
+        """A row a file."""
+        rows = [(row["path"], row["size"], bytearray(row["file"])) for row in self.rows]
         try_workers(self.spark)
-        return Listing(frame_of(self.spark, rows, _SENT), len(files), sum(file.size for file in files))
+        return Listing(frame_of(self.spark, rows, _SENT), len(rows), sum(row["size"] for row in self.rows))
 
     def hold_columns(self, names: Sequence[str]) -> None:
         """Raise UnknownColumnError for a name that neither the table has nor, by itself, its first sound file."""

@@ -25,9 +25,8 @@ from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import Row, computed, frame_of, mapped_rows, small_batches, width
-from parquet_bloom.spark.listing import FAILED, not_listed
-from parquet_bloom.spark.storages import path_text, paths_of, storages
-from parquet_bloom.spark.work import files_work, sendable, sent_file, source_on_spark
+from parquet_bloom.spark.storages import local_folder, paths_of
+from parquet_bloom.spark.work import files_on_driver, files_work, sendable, sent_file, source_on_spark
 from parquet_bloom.storage.table_folders import read_guard
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
@@ -89,13 +88,8 @@ def build_zone_index(
             )
     parameters = form.Parameters(items, probability)
     source = source_on_spark(paths, options)
-    output = path_text(output, "output")
-    where = storages(spark, [], output)
-    output = where.absolute(output)
+    folder = local_folder(spark, output)
     data = _sendable(open_data(_found(spark, source), columns), source)
-    store, folder = where.open(output)
-    if not store.is_local:
-        raise RequestError(f"{output}: an index is written to a local or mounted folder")
     rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
     work = frame_of(spark, rows, "fragment bigint, pickled binary")
     work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
@@ -110,12 +104,7 @@ def _found(spark: Any, source: CallSource) -> CallSource:
     """The files of an index, on the driver; tasks list them."""
     if source.table_name is not None:
         return source
-    work = files_work(spark, source.paths, read_guard(source.raw_files))
-    listed = work.listed.rows.orderBy("path").collect()
-    for row in listed:
-        if row["kind"] == FAILED:
-            raise not_listed(row)
-    return CallSource([work.where.data_file(row["path"], row["root"]) for row in listed])
+    return CallSource(files_on_driver(files_work(spark, source.paths, read_guard(source.raw_files)))[0])
 
 
 def _sendable(data: Data, source: CallSource) -> Data:
