@@ -163,7 +163,7 @@ def _of_spark() -> dict[str, dict[str, Any]]:
     """Of the `spark` commands: sums, and rows."""
     errors = {"failed": _COUNT, "files": _COUNT, "errors": _TEXTS, "report": {"type": ["string", "null"]}}
     rows = {**errors, "rows": {"type": "array", "items": {"type": "object"}}}
-    skipped = [f"skipped by {stage}" for stage in ("no rows", "literal", "partition", "bounds", "filter")]
+    skipped = [f"skipped by {stage}" for stage in ("no rows", "literal", "partition", "bounds", "filter", "index")]
     sums = {
         "spark-add": (errors, ("done", "unchanged", "filters", "filter_bytes", "bytes")),
         "spark-inspect": (rows, ("filters", "with problems")),

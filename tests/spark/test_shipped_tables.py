@@ -23,7 +23,7 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
 from parquet_bloom.spark import jobs
-from parquet_bloom.spark.work import SentFiles, by_log, receive, send, send_table, sent_file
+from parquet_bloom.spark.work import SentFiles, SentSearch, by_log, receive, send, send_table, sent_file
 from parquet_bloom.storage.open_file import OpenFile
 
 
@@ -44,7 +44,7 @@ def searched(snapshot: Snapshot, predicate: Any, schema: pa.Schema, rows_of: Any
     """The rows of files that the log leaves, and the other files."""
     tree, options = as_predicate(predicate), Options("largest")
     left, excluded = by_log(snapshot, tree, options)
-    search = partial(jobs.search_rows, predicate=tree, options=options, rows_of=rows_of)
+    search = partial(jobs.search_rows, asked=SentSearch(tree, options), rows_of=rows_of)
     return shipped(snapshot, left, schema, search), excluded
 
 

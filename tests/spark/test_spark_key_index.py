@@ -1,7 +1,9 @@
-"""Key indexes that Spark builds are those that one machine builds; with one Spark finds the rows that it finds without."""
+"""Key indexes on Spark: it builds those that one machine builds, and finds with one the rows that it finds without."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,14 @@ import pytest
 
 import parquet_bloom
 from keys.key_indexes import content_of, manifest_of, said_of
+from parquet_bloom import spark as bloom
+from parquet_bloom.cli import run
 from parquet_bloom.errors import (
     ConflictError,
     DamagedFileError,
     NotParquetError,
     RequestError,
+    StaleIndexError,
     StorageError,
     UnknownColumnError,
 )
@@ -33,7 +38,7 @@ def write_mixed(folder: Path, seed: int, files: int = 7) -> Path:
     rng = np.random.default_rng(seed)
     for number in range(files):
         n = int(rng.integers(50, 400))
-        kind = pa.int64() if number % 3 else pa.int32()
+        kind = pa.int32() if number % 3 == 1 else pa.int64()  # Spark reads the first file's type, and what it widens
         ids = pa.array(rng.integers(0, 10**6, n), kind, mask=rng.random(n) < 0.1)
         columns = {"id": ids, "name": pa.array([f"n{value}" for value in rng.integers(0, 40, n)])}
         if number % 4 == 3:
@@ -63,7 +68,7 @@ def index(spark: Any, data: Path) -> Path:
 
 def test_the_same_index_as_on_one_machine(data: Path, index: Path, tmp_path: Path) -> None:
     parquet_bloom.build_index(data, ["id", "name"], tmp_path / "one")
-    assert len(manifest_of(index).segments) == 3, "INT32 and INT64, and INT32 without the name"
+    assert len(manifest_of(index).segments) == 3, "INT32 and INT64, and INT64 without the name"
     assert content_of(index) == content_of(tmp_path / "one")
     assert said_of(index) == said_of(tmp_path / "one")
     assert verify_key_index(index, data, all_files=True).status == "right"
@@ -181,3 +186,162 @@ def test_a_part_may_be_written_twice(tmp_path: Path) -> None:
     files = sorted((tmp_path / "columns/0").iterdir())
     assert [file.name for file in files] == [f"{'0' * 16}-0000{part}.parquet" for part in (0, 1)]
     assert sum(pq.read_metadata(file).num_rows for file in files) == len(packed)
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def questions(data: Path, seed: int) -> list[str]:
+    """Predicates, with values that are there and others."""
+    rng = np.random.default_rng(seed)
+    ids = [value for file in sorted(data.rglob("*.parquet")) for value in pq.read_table(file)["id"].to_pylist()]
+    some = rng.choice(np.array([one for one in ids if one is not None]), 4).tolist()
+    return [
+        f"id = {some[0]}",
+        f"id IN ({some[1]}, {some[2]}, -7)",
+        "id = -7",
+        f"id = {some[3]} AND day = 1",
+        f"NOT (id <> {some[0]}) OR id IS NULL AND day = 0",
+        f"id > {max(some)}",
+    ]
+
+
+def matching(data: Path, predicate: str) -> list[int]:
+    """Ids of the rows that match, by reading them all."""
+    return sorted(parquet_bloom.read_table(data, predicate, columns=["id"])["id"].to_pylist(), key=str)
+
+
+def read_ids(frame: Any) -> list[int]:
+    return sorted((row["id"] for row in frame.select("id").collect()), key=str)
+
+
+def test_verdicts_are_those_of_one_machine(spark: Any, data: Path, index: Path) -> None:
+    unopened = 0
+    for predicate in questions(data, 1)[2:]:
+        local = parquet_bloom.check(data, predicate, index=index, nan="largest")
+        rows = bloom.check(spark, data, predicate, index=index).collect()
+        assert not [row for row in rows if row["error"]]
+        open_here = {(row["path"], row["row_group"]) for row in rows if not row["skipped"]}
+        assert open_here == {(one.path, one.row_group) for one in local if not one.skipped}, predicate
+        excluded = {row["path"] for row in rows if row["row_group"] is None}
+        # One machine opens the first file in any case, for the columns of all.
+        assert excluded - {str(data / "day=0/0.parquet")} == {one.path for one in local.excluded}, predicate
+        assert {row["decided_by"] for row in rows if row["path"] in excluded} <= {"index"}
+        unopened += len(excluded)
+    assert unopened > 6
+
+
+def test_rows_are_those_without_an_index(spark: Any, data: Path, index: Path) -> None:
+    bloom.register(spark)
+    for predicate in questions(data, 2)[:3]:
+        wanted = matching(data, predicate)
+        assert read_ids(bloom.read(spark, data, predicate, index=index)) == wanted, predicate
+        source = spark.read.format("parquet_bloom").option("where", predicate).option("columns", "id,day")
+        assert read_ids(source.option("index", str(index)).load(str(data))) == wanted, predicate
+
+
+def test_new_and_changed_files_are_read_as_without_an_index(spark: Any, tmp_path: Path) -> None:
+    data = write_mixed(tmp_path / "data", 10, files=4)
+    parquet_bloom.build_index(data, ["id", "name"], tmp_path / "index")
+    rewritten_with(data / "day=0/2.parquet", -7)
+    pq.write_table(pa.table({"id": pa.array([-7, 1], pa.int64()), "name": ["n", "n"]}), data / "day=1/new.parquet")
+    bloom.register(spark)
+    wanted = matching(data, "id = -7")
+    assert wanted == [-7, -7]
+    assert read_ids(bloom.read(spark, data, "id = -7", index=tmp_path / "index")) == wanted
+    options = {"where": "id = -7", "columns": "id", "index": str(tmp_path / "index")}
+    for more in ({}, {"partitions": "3"}):  # tasks list then, and some know none of their files
+        source = spark.read.format("parquet_bloom").options(**options, **more)
+        assert read_ids(source.load(str(data))) == wanted
+    for file in data.rglob("*.parquet"):
+        rewritten_with(file, -7)
+    with pytest.raises(StaleIndexError, match=r"all of its 4 files that are here changed since"):
+        bloom.prune(spark, data, "id = -7", index=tmp_path / "index")
+    with pytest.raises(Exception, match=r"all of its 4 files that are here changed since"):
+        spark.read.format("parquet_bloom").options(**options).load(str(data)).count()
+
+
+def rewritten_with(path: Path, value: int) -> None:
+    """One more row."""
+    table = pq.ParquetFile(path).read()
+    row = {name: [value if name == "id" else "n"] for name in table.schema.names}
+    pq.write_table(pa.concat_tables([table, pa.table(row, schema=table.schema)]), path)
+
+
+def test_an_index_of_other_files_is_an_error_once(spark: Any, data: Path, index: Path, tmp_path: Path) -> None:
+    other = write_mixed(tmp_path / "other", 11, files=2)
+    for call in (bloom.check, bloom.prune, bloom.read):
+        with pytest.raises(StaleIndexError, match="and of none of these files; name the index"):
+            call(spark, other, "id = 5", index=index)
+    with pytest.raises(RequestError, match="no key index"):
+        bloom.check(spark, data, "id = 5", index=data)
+
+
+def test_a_damaged_part_is_no_evidence(spark: Any, data: Path, index: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "index"
+    shutil.copytree(index, damaged)
+    for part in damaged.glob("columns/0/*.parquet"):
+        part.write_bytes(part.read_bytes()[::-1])
+    predicate = questions(data, 3)[0]
+    assert read_ids(bloom.read(spark, data, predicate, index=damaged)) == matching(data, predicate)
+
+
+def test_a_table_by_its_log(spark: Any, tmp_path: Path) -> None:
+    """The driver asks the index too: a file that it denies reaches no task."""
+    name = delta_table(tmp_path)
+    build_index(spark, name, "id", tmp_path / "index")
+    bloom.register(spark)
+    for wanted in (int(pq.read_table(tmp_path / "lake/2.parquet")["id"][7].as_py()), -7):
+        predicate = f"id = {wanted}"
+        local = parquet_bloom.check(name, predicate, index=tmp_path / "index")
+        rows = bloom.check(spark, name, predicate, index=tmp_path / "index").collect()
+        assert {row["path"] for row in rows if row["decided_by"] == "index"} == {one.path for one in local.excluded}
+        assert len(local.excluded) == (2 if wanted == -7 else 1)
+        found = [wanted] if wanted != -7 else []
+        assert read_ids(bloom.read(spark, name, predicate, index=tmp_path / "index")) == found
+        source = spark.read.format("parquet_bloom").option("where", predicate).option("index", str(tmp_path / "index"))
+        assert read_ids(source.load(name)) == found
+
+
+def test_objects_of_s3(spark: Any, tmp_path: Path) -> None:
+    """By their ETags; an index of s3a: names is one of s3: names."""
+    pytest.importorskip("moto", reason="moto's server is not installed")
+    from object_store import KEY, REGION, SECRET, serving
+
+    data = write_mixed(tmp_path / "data", 12, files=4)
+    settings = {"access.key": KEY, "secret.key": SECRET, "endpoint.region": REGION, "path.style.access": "true"}
+    hadoop = spark._jsc.hadoopConfiguration()
+    with serving() as store:
+        settings["endpoint"] = store.endpoint
+        store.client.create_bucket(Bucket="bucket")
+        for file in data.rglob("*.parquet"):
+            store.put(f"bucket/data/{file.name}", file.read_bytes())
+        for name, value in settings.items():
+            hadoop.set(f"fs.s3a.{name}", value)
+        try:
+            build_index(spark, "s3a://bucket/data", "id", tmp_path / "index")
+            assert manifest_of(tmp_path / "index").root == "s3://bucket/data"
+            store.wire.clear()
+            rows = bloom.check(spark, "s3a://bucket/data", "id = -7", index=tmp_path / "index").collect()
+            read = {request.path for request in store.wire.requests if request.kind == "GET"}
+        finally:
+            for name in settings:
+                hadoop.unset(f"fs.s3a.{name}")
+        excluded = {row["path"] for row in rows if row["row_group"] is None}
+        assert len(excluded) == 4
+        assert len([path for path in read if path.endswith(".parquet")]) <= 2, "the first file's footer, for the names"
+        local = parquet_bloom.check(store.uri("bucket/data"), "id = -7", index=tmp_path / "index")
+        assert len(local.excluded) == 3, "all but the first, for the names"
+
+
+def test_the_commands(spark: Any, data: Path, index: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "index")
+    capfd.readouterr()
+    assert run(["spark", "index", str(data), "-c", "id", "-o", out, "--false-places", "1"]) == 0
+    assert capfd.readouterr().out.startswith(out)
+    assert run(["spark", "index", str(data), "-c", "id", "-o", out]) == 2
+    assert "exists; give --overwrite to replace it" in capfd.readouterr().err
+    assert run(["spark", "index", str(data), "-c", "id", "-o", out, "--items", "5"]) == 2
+    assert "--items is for --kind lance" in capfd.readouterr().err
+    assert run(["spark", "check", str(data), "id = -7", "--index", str(index), "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["files not opened"] == 7

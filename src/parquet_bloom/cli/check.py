@@ -13,6 +13,7 @@ from parquet_bloom.cli.common import (
     format_of,
     gate_status,
     github_option,
+    index_option,
     json_option,
     key_index_options,
     print_json,
@@ -36,7 +37,7 @@ _SHORT = 60  # characters of names in a line of text
 @click.command("check", cls=Command)
 @click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... PREDICATE")
 @click.option("--explain", is_flag=True, help="What is read and why, then the rest by reason; --all: a line each.")
-@click.option("--index", type=FILE, metavar="DIR", help="A key index: files in which it denies all are not opened.")
+@index_option
 @key_index_options
 @raw_files_option
 @table_options

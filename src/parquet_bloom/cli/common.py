@@ -155,6 +155,9 @@ assert_filters_option = click.option(
     metavar="C",
     help="Status 1 if a row group lacks a sound filter on this column; may be repeated.",
 )
+index_option = click.option(
+    "--index", type=FILE, metavar="DIR", help="A key index: files in which it denies all are not opened."
+)
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )

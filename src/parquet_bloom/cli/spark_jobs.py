@@ -16,6 +16,7 @@ from parquet_bloom.cli.common import (
     aside,
     columns_options,
     complain,
+    index_option,
     indexed_columns_option,
     json_option,
     none_if_empty,
@@ -187,7 +188,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [["" if cell is None else cell for cell in row] for row in rows]
 
 
-_STAGES = ("no rows", "literal", "partition", "bounds", "filter")
+_STAGES = ("no rows", "literal", "partition", "bounds", "filter", "index")
 _SKIPPED = "count_if(row_group IS NOT NULL AND skipped AND decided_by = '{}')"
 _INSPECT = _Printout(
     ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"],
@@ -217,6 +218,7 @@ _PRUNE = _Printout(
 )
 _PREDICATE = (
     click.argument("predicate", metavar="PREDICATE"),
+    index_option,
     raw_files_option,
     table_options,
     range_option,
@@ -264,21 +266,36 @@ def verify(
 
 
 @_rows_command("check", _CHECK, *_PREDICATE)
-def check(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int, **options: Unpack[ReadOptions]) -> Any:
+def check(
+    spark: Any,
+    paths: tuple[str, ...],
+    predicate: str,
+    range_values: int,
+    index: str | None,
+    **options: Unpack[ReadOptions],
+) -> Any:
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
     Exit status 1 if no row group of any file can match.
 
     \b
     parquet-bloom spark check events/ "trace_id = '4bf92f3577b34da6'"
+    parquet-bloom spark check events/ "trace_id = '4bf92f3577b34da6'" --index events-index/
     """
     from parquet_bloom.spark import check as function
 
-    return function(spark, paths, predicate, range_values=range_values, **options)
+    return function(spark, paths, predicate, range_values=range_values, index=index, **options)
 
 
 @_rows_command("prune", _PRUNE, *_PREDICATE)
-def prune(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int, **options: Unpack[ReadOptions]) -> Any:
+def prune(
+    spark: Any,
+    paths: tuple[str, ...],
+    predicate: str,
+    range_values: int,
+    index: str | None,
+    **options: Unpack[ReadOptions],
+) -> Any:
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
     Exit status 1 if there are none.
@@ -288,7 +305,7 @@ def prune(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int,
     """
     from parquet_bloom.spark import prune as function
 
-    return function(spark, paths, predicate, range_values=range_values, **options)
+    return function(spark, paths, predicate, range_values=range_values, index=index, **options)
 
 
 # --- rows of the files, and their index -----------------------------------------------------------
@@ -301,6 +318,7 @@ def prune(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int,
 @click.option("--where", required=True, metavar="PREDICATE", help="SQL text: the rows that match.")
 @click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
 @click.option("--output", "-o", type=FILE, metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
+@index_option
 @raw_files_option
 @table_options
 @range_option
@@ -312,6 +330,7 @@ def read(
     where: str,
     columns: str | None,
     output: str | None,
+    index: str | None,
     range_values: int,
     limit: int,
     **options: Unpack[ReadOptions],
@@ -329,7 +348,7 @@ def read(
 
     names = [name.strip() for name in columns.split(",")] if columns else None
     with watched(spark, "spark read"):
-        frame = job(spark, paths, where, names, range_values=range_values, **options)
+        frame = job(spark, paths, where, names, range_values=range_values, index=index, **options)
         if output is not None:
             frame.write.parquet(storages(spark, (), output).absolute(output))
             return 0

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom.errors import StaleIndexError
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.keys.index import KeyIndex
@@ -105,14 +106,19 @@ class Coverage:
         facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         return kept[1:] == facts and kept[0] == self._system(found.st_dev, path)
 
-    @property
-    def reason(self) -> str:
-        """Why no file is known, in words."""
+    def refuse_none(self) -> None:
+        """Raise StaleIndexError where no file is known, and the index is not of this very table."""
+        if not self.known and not self.is_of_table:
+            raise self.stale()
+
+    def stale(self) -> StaleIndexError:
+        """The error for files of which none is known."""
         manifest = self.index.manifest
         of = manifest.table or manifest.root or "other files"
+        reason = f"is an index of {of}, and of none of these files; name the index that was built over them"
         if self.changed:
-            return f"all of its {self.changed:,} files that are here changed since it was built; build it again"
-        return f"is an index of {of}, and of none of these files; name the index that was built over them"
+            reason = f"all of its {self.changed:,} files that are here changed since it was built; build it again"
+        return StaleIndexError(self.index.path, reason)
 
 
 def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> Coverage:

@@ -17,7 +17,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FileError, RequestError, StaleIndexError
+from parquet_bloom.errors import FileError, RequestError
 from parquet_bloom.format.final import RULE
 from parquet_bloom.format.statistics import (
     all_null_statistics,
@@ -62,16 +62,16 @@ class KeyEvidence:
     problems   parts of the index that cannot be used, in words: their columns are no evidence
     """
 
-    def __init__(self, index: KeyIndex, search: Asking) -> None:
-        """Raises StaleIndexError for an index of none of the files."""
+    def __init__(self, index: KeyIndex, search: Asking, of_part: bool = False) -> None:
+        """Raises StaleIndexError for an index of none of the files, unless they are a part of those it is used for."""
         self._index, self._search = index, search
         self.problems: list[str] = []
         self._closed: dict[int, tuple[DataFile, Flags]] = {}
         self._excluded: set[int] = set()
         self._coverage = self._covered()
         self.covered = len(self._coverage.known)
-        if search.files and not self.covered and not self.problems and not self._coverage.is_of_table:
-            raise StaleIndexError(index.path, self._coverage.reason)
+        if search.files and not self.problems and not of_part:
+            self._coverage.refuse_none()
         self._ask_all()
         self.cost = index.take_cost()
         if search.options.strict_index and (problem := self._problem) is not None:
@@ -141,7 +141,7 @@ class KeyEvidence:
             under = leaves_under(leaves, path)
             return path in keys or (len(under) == 1 and under[0].path in indexed)
 
-        tree = known_parts(search.predicate, is_known, "the index knows nothing of this column")
+        tree = known_parts(search.predicate_of(leaves), is_known, "the index knows nothing of this column")
         if isinstance(tree, Unknown):
             return
         first = search.first if search.first is not None and search.first.leaves else None
@@ -224,6 +224,7 @@ class SearchedIndex:
     """A key index as search.index.Index has it."""
 
     index: KeyIndex
+    of_part: bool
 
     def files(self, where: CallSource) -> ResolvedSource:
         """The files of a call as the index names them."""
@@ -231,9 +232,9 @@ class SearchedIndex:
 
     def evidence(self, search: Asking) -> KeyEvidence:
         """The evidence on all files of a search."""
-        return KeyEvidence(self.index, search)
+        return KeyEvidence(self.index, search, self.of_part)
 
 
-def searched_index(where: PathLike) -> SearchedIndex:
-    """Open an index for searches. Raises as keys.index.open_key_index."""
-    return SearchedIndex(open_key_index(where))
+def searched_index(where: PathLike, of_part: bool = False) -> SearchedIndex:
+    """Open an index for searches, as search.index.key_index has it. Raises as keys.index.open_key_index."""
+    return SearchedIndex(open_key_index(where), of_part)

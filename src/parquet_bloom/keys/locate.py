@@ -127,8 +127,7 @@ def locate(
     if asked is not None and found.files:
         opened = asked.index
         coverage = coverage_of(opened, found, how.listing)
-        if not coverage.known and not coverage.is_of_table:
-            raise StaleIndexError(opened.path, coverage.reason)
+        coverage.refuse_none()
         indexed = _indexed(opened, coverage, search, first, casts, facts)
         places += indexed[0]
         left = [one for one in found.files if id(one) not in indexed[1]]

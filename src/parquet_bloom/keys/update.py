@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.arguments import refuse_unknown
-from parquet_bloom.errors import ConflictError, FileError, RequestError, StaleIndexError, StorageError
+from parquet_bloom.errors import ConflictError, FileError, RequestError, StorageError
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.keys.build import WRITER, build_segments, checked_places, write_index
@@ -180,7 +180,7 @@ def _updated(
     tokens = _recognised(index, coverage, found)
     alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens)
     if found.files and not alive and old.files and not coverage.is_of_table:
-        raise StaleIndexError(index.path, coverage.reason)
+        raise coverage.stale()
     new = [file for file in found.files if file.stored and coverage.at.get(id(file)) not in alive]
     report.kept, report.recognised, report.gone = len(alive), len(tokens), len(index.names.keys() - {""}) - len(alive)
     # 2. A segment of the new ones.

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.arguments import refuse_unknown
-from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError
+from parquet_bloom.errors import DamagedFileError, FileError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.coverage import Covered, coverage_of
@@ -186,7 +186,7 @@ def verify_key_index(
     found.raise_failed()
     coverage = coverage_of(opened, found)
     if not coverage.known:
-        raise StaleIndexError(opened.path, coverage.reason)
+        raise coverage.stale()
     chosen = [one for one in coverage.known if one.is_sure]
     result.covered = len(chosen)
     if not all_files and len(chosen) > _SAMPLE:

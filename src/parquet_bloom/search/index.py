@@ -65,6 +65,9 @@ class Asking(Protocol):
     def first(self) -> FirstFile | None:
         """As above."""
 
+    def predicate_of(self, leaves: Sequence[Leaf]) -> Predicate:
+        """The predicate over the columns of a file that has these leaves."""
+
 
 class Evidence(Protocol):
     """The answers of an index on the files of one search.
@@ -97,7 +100,7 @@ class Index(Protocol):
         """The files of a call as the index names them, without a listing."""
 
     def evidence(self, search: Asking) -> Evidence:
-        """Ask it about all files of a search. Raises StaleIndexError for an index of none of them."""
+        """Ask it about all files of a search. Raises StaleIndexError for an index of none of them (key_index)."""
 
 
 def unlisted(where: CallSource, index: Index | None) -> ResolvedSource:
@@ -121,8 +124,18 @@ def key_index_of(where: Any) -> Any:
     return several(where)[0] if where is not None and is_key_index(where) else None
 
 
-def key_index(where: Any) -> Index:
-    """Open a key index. Raises StorageError, DamagedFileError; RequestError for another kind."""
+def closed_groups(evidence: Evidence, file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
+    """The row groups, of n, that an index closes in an open file; None where it says nothing."""
+    found = evidence.closed(file, version_token)
+    return None if found is None or len(found) != n else found
+
+
+def key_index(where: Any, of_part: bool = False) -> Index:
+    """Open a key index.
+
+    of_part  it is asked about some files of many, and may be of the others
+    Raises StorageError, DamagedFileError; RequestError for another kind.
+    """
     if not is_key_index(where):
         shown = ", ".join(str(one) for one in several(where))
         raise RequestError(
@@ -130,4 +143,4 @@ def key_index(where: Any) -> Index:
         )
     [where] = several(where)
     opened = importlib.import_module("parquet_bloom.keys.evidence").searched_index  # a room above this one
-    return cast(Index, opened(where))
+    return cast(Index, opened(where, of_part))

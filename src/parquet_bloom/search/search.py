@@ -26,7 +26,7 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.index import NO_COST, Cost, Evidence, Index
+from parquet_bloom.search.index import NO_COST, Cost, Evidence, Index, closed_groups
 from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
@@ -246,6 +246,10 @@ class Search:
         """The columns that names mean; None before the first file is searched."""
         return self._first
 
+    def predicate_of(self, leaves: Sequence[Leaf]) -> Predicate:
+        """The predicate of this search: names mean the same in all files."""
+        return self.predicate
+
     @property
     def notes(self) -> list[str]:
         """Notes on tables that the files have to do with, and on files that an index does not cover."""
@@ -264,8 +268,7 @@ class Search:
 
     def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
         """The row groups, of n, that an index closes in an open file; None where it says nothing."""
-        found = None if self._evidence is None else self._evidence.closed(data_file, version_token)
-        return None if found is None or len(found) != n else found
+        return None if self._evidence is None else closed_groups(self._evidence, data_file, version_token, n)
 
     def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
         cache = self.options.cache

@@ -25,7 +25,8 @@ from parquet_bloom.filters.verify import VerifyReport, verify
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.check import ExcludedFile, sizes_of, verdicts_of
+from parquet_bloom.search.check import ExcludedFile, excluded_file, sizes_of, verdicts_of
+from parquet_bloom.search.index import key_index
 from parquet_bloom.search.log import log_of
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.results import FileResult, open_groups
@@ -35,8 +36,8 @@ from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import Row, frame_of, mapped_rows
 from parquet_bloom.spark.listing import Listing, by_name, packed
-from parquet_bloom.spark.storages import paths_of
-from parquet_bloom.spark.work import ListedFiles, SentFile, SentFiles, Work, source_on_spark, work_of
+from parquet_bloom.spark.storages import index_path, paths_of
+from parquet_bloom.spark.work import ListedFiles, SentFile, SentFiles, SentSearch, Work, source_on_spark, work_of
 from parquet_bloom.storage.table_folders import Tables, read_guard
 
 if TYPE_CHECKING:
@@ -199,23 +200,27 @@ def check(
     nan: Nan = "largest",
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
+    index: PathLike | None = None,
     **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
 
     predicate  SQL text, DNF lists or a pyarrow Expression; of folders' keys too, with the types that Spark infers
     nan        "largest" and equal to itself, as in Spark; "ieee": no comparison with it is TRUE
+    index      folder of a key index, which driver and executors reach: a file in which it denies the predicate is not
+               opened, and has one row without row_group and outcome
     options    see ReadOptions: raw_files; of a table catalog_properties, allow_roots
     paths      as inspect_filters has them. The driver asks a table's log first: a file that it excludes is not opened,
                and has one row without row_group and outcome
 
     Raises TextError with the spot marked, UnknownColumnError for a name that no file has; TableFormatError for
-    a table's folder, or a file in it, without raw_files. A column that only some files have is NULL in the others.
+    a table's folder, or a file in it, without raw_files; StaleIndexError for an index of none of the files. A column
+    that only some files have is NULL in the others.
     """
     refuse_unknown("check", options, ReadOptions)
     tree, names = as_predicate(predicate), paths_of(paths)
-    how = Options(nan, use_filters, range_values=range_values)
-    return _search(searchable(spark, names, options), tree, how, CHECKED, verdict_rows)
+    how, asked = Options(nan, use_filters, range_values=range_values), index_path(spark, index)
+    return _search(searchable(spark, names, options), tree, how, asked, CHECKED, verdict_rows)
 
 
 @explained
@@ -227,6 +232,7 @@ def prune(
     nan: Nan = "largest",
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
+    index: PathLike | None = None,
     **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
@@ -239,8 +245,8 @@ def prune(
     """
     refuse_unknown("prune", options, ReadOptions)
     tree, names = as_predicate(predicate), paths_of(paths)
-    how = Options(nan, use_filters, range_values=range_values)
-    return pruned(searchable(spark, names, options), tree, how)
+    how, asked = Options(nan, use_filters, range_values=range_values), index_path(spark, index)
+    return pruned(searchable(spark, names, options), tree, how, asked)
 
 
 def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
@@ -249,15 +255,22 @@ def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
     return work_of(spark, source, read_guard(source.raw_files))
 
 
-def pruned(work: Work, predicate: Predicate, options: Options) -> DataFrame:
+def pruned(work: Work, predicate: Predicate, options: Options, index: str | None = None) -> DataFrame:
     """As prune, of files that were found."""
-    return _search(work, predicate, replace(options, skip_files=True), PRUNED, kept_rows)
+    return _search(work, predicate, replace(options, skip_files=True), index, PRUNED, kept_rows)
 
 
-def _search(work: Work, predicate: Predicate, options: Options, schema: pa.Schema, rows_of: ResultToRows) -> DataFrame:
+def _search(
+    work: Work,
+    predicate: Predicate,
+    options: Options,
+    index: str | None,
+    schema: pa.Schema,
+    rows_of: ResultToRows,
+) -> DataFrame:
     """Rows of the files that the driver leaves; and, where the schema has these columns, a row for each other file."""
-    plan = work.plan_search(predicate, options)
-    search = functools.partial(search_rows, predicate=plan.predicate, options=plan.options, rows_of=rows_of)
+    plan = work.plan_search(predicate, options, index)
+    search = functools.partial(search_rows, asked=plan.asked, rows_of=rows_of)
     found = _rows(plan.work, search, schema, together=TOGETHER)
     if not plan.excluded or "skipped" not in schema.names:
         return found
@@ -343,19 +356,23 @@ def filter_rows(
 
 
 def search_rows(
-    snapshot: Snapshot, files: Sequence[SentFile], predicate: Predicate, options: Options, rows_of: ResultToRows
+    snapshot: Snapshot, files: Sequence[SentFile], asked: SentSearch, rows_of: ResultToRows
 ) -> Iterator[Row]:
     """The rows of the files of a search; of one that cannot be read its error."""
     part = replace(snapshot, files=[one.file for one in files])
     log = log_of(part, [one.outcome for one in files])
+    index = None if asked.index is None else key_index(asked.index, of_part=True)
     with_deletes = {str(one) for one in files if one.has_deletes}
-    for one in Search(ResolvedSource(part), predicate, options, log):
+    for one in Search(ResolvedSource(part), asked.predicate, asked.options, log, index):
         for row in [failed_row(*one)] if isinstance(one, tuple) else rows_of(one):
             yield row | {"has_deletes": row["path"] in with_deletes}
 
 
 def verdict_rows(result: FileResult) -> Iterator[Row]:
-    """A row a row group."""
+    """A row a row group, or one for a file that was not opened."""
+    if (excluded := excluded_file(result)) is not None:
+        yield excluded_row(excluded)
+        return
     for verdict in verdicts_of(result):
         row = verdict._asdict()
         row["outcome"] = verdict.outcome.names
@@ -363,7 +380,7 @@ def verdict_rows(result: FileResult) -> Iterator[Row]:
 
 
 def excluded_row(file: ExcludedFile) -> Row:
-    """The row of a file that the log of its table excludes: of no row group."""
+    """The row of a file that the log of its table excludes, or an index: of no row group."""
     return {
         "path": file.path,
         "skipped": True,

@@ -84,6 +84,11 @@ class Storages:
             return name
         return os.path.abspath(name)
 
+    def index_path(self, name: str) -> str:
+        """The place of an index: a path, or a URI, which the library opens with the rights that it finds by itself."""
+        scheme, _, path = self.split(self.absolute(name))
+        return path if scheme == "file" else name
+
     def split(self, name: str) -> tuple[str, str, str]:
         """Scheme, authority and path, the default file system's where the name has none. Raises RequestError."""
         uri = _URI.fullmatch(name)
@@ -144,6 +149,18 @@ def local_folder(spark: Any, output: PathLike) -> str:
     if not store.is_local:
         raise RequestError(f"{name}: an index is written to a local or mounted folder")
     return path
+
+
+def index_path(spark: Any, index: PathLike | None) -> str | None:
+    """The place of an index that is asked, as the library has it on the driver and on executors; None for none.
+
+    Raises RequestError for what is no path.
+    """
+    if index is None:
+        return None
+    name = path_text(index, "index")
+    where = Storages(default=_setting(spark, "fs.defaultFS") or "file:///")
+    return where.index_path(name)
 
 
 def every_storage(spark: Any) -> Storages:

@@ -19,18 +19,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from operator import itemgetter
 from typing import Any, cast
 
 import pyarrow as pa
 
-from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError, first_line
-from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
+from parquet_bloom.errors import FileError, ParquetBloomError, RequestError, UnknownColumnError, first_line
+from parquet_bloom.format.schema import Leaf, choose_leaves
+from parquet_bloom.keys.coverage import Coverage, coverage_of
+from parquet_bloom.keys.index import open_key_index
 from parquet_bloom.options import ReadOptions, TableOptions
 from parquet_bloom.predicates.bind import Schema, bind, unknown_names
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.predicates.tree import Predicate, leaves_of
 from parquet_bloom.search.check import ExcludedFile, excluded_file
+from parquet_bloom.search.index import key_index
 from parquet_bloom.search.options import DatasetSchema, Options
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search
@@ -38,12 +42,14 @@ from parquet_bloom.source import columns
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files, source_of
 from parquet_bloom.source.view import names_of
+from parquet_bloom.spark.failures import raising_ours
+from parquet_bloom.spark.folders import folders_of, pseudo_leaves, shape_of
 from parquet_bloom.spark.frames import Row, frame_of, mapped_rows, try_workers
 from parquet_bloom.spark.listing import FAILED, FILE, Listing, find_tables, gathered, list_files, not_listed
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import HIVE_NULL, DataFile, Partitions
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
 
@@ -52,6 +58,7 @@ from parquet_bloom.storage.table_folders import Tables
 # Files and tables alike: a Work has rows of its files, an opener that turns them into files on executors, and holds
 # names and predicates against columns.
 
+_LOOKED_UP = 1000  # files that are sought in an index at a time
 _TRIED = 16  # files, the first by their names, or in the order of the log, until one has a footer
 
 
@@ -134,12 +141,41 @@ class FilesWork:
         if names:
             self.schema_for(partial(_unresolved, names=names))
 
-    def plan_search(self, predicate: Predicate, options: Options) -> SearchPlan:
-        """Hold a predicate against the columns. Raises UnknownColumnError, RequestError."""
+    def plan_search(self, predicate: Predicate, options: Options, index: str | None = None) -> SearchPlan:
+        """Hold a predicate against the columns. Raises UnknownColumnError, RequestError; as key_index for an index."""
+        if index is not None:
+            self._refuse_stale(index)
         schema = self.schema_for(partial(_unresolved_in, predicate=predicate))
         if schema.leaves:
             bind(predicate, Schema(schema.leaves, schema.keys))  # mistakes are errors here, once
-        return SearchPlan(self, predicate, replace(options, dataset_schema=schema, ignore_case=True), [])
+        how = replace(options, dataset_schema=schema, ignore_case=True)
+        return SearchPlan(self, SentSearch(predicate, how, index), [])
+
+    def _refuse_stale(self, index: str) -> None:
+        """Raise StaleIndexError for an index of none of the files. Tasks look until one of them finds one."""
+        key_index(index)  # is one, and can be opened here
+        opener = self.opener
+        schema = pa.schema([("known", pa.bool_()), ("changed", pa.int64())])
+
+        def known(rows: Iterator[Row]) -> Iterator[Row]:
+            opened, snapshot = open_key_index(index), opener.snapshot()
+            while some := list(islice(rows, _LOOKED_UP)):
+                try:
+                    coverage = coverage_of(opened, resolved_files([opener.file(row, snapshot).file for row in some]))
+                except FileError:  # a listing is damaged: each search says so, and goes on without it
+                    yield {"known": True, "changed": 0}
+                    return
+                yield {"known": bool(coverage.known), "changed": coverage.changed}
+                if coverage.known:
+                    return
+
+        with raising_ours():
+            found = mapped_rows(self.sound, known, schema)
+            if not found.filter("known").isEmpty():
+                return
+            looked = found.selectExpr("count(1) batches", "coalesce(sum(changed), 0) changed").first()
+        if looked["batches"]:
+            raise Coverage(open_key_index(index), changed=looked["changed"]).stale()
 
     @cached_property
     def files(self) -> Any:
@@ -276,11 +312,11 @@ def files_on_driver(work: FilesWork) -> tuple[list[DataFile], list[Row]]:
 
     Raises StorageError for a name or folder that could not be listed.
     """
-    rows = [row.asDict() for row in work.listed.rows.collect()]
-    for row in rows:
+    listed = sorted((row.asDict() for row in work.listed.rows.collect()), key=itemgetter("path"))
+    for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)
-    rows = sorted(({"path": row["path"], "root": row["root"]} for row in rows), key=itemgetter("path"))
+    rows = [{"path": row["path"], "root": row["root"]} for row in listed]
     return [work.where.data_file(row["path"], row["root"]) for row in rows], rows
 
 
@@ -365,14 +401,27 @@ class TableWork:
                 return names_of(self.snapshot).display_leaves(source.footer(), file)
         return None
 
-    def plan_search(self, predicate: Predicate, options: Options) -> SearchPlan:
-        """Evaluate a predicate over the log. Raises as `by_log`."""
-        left, excluded = by_log(self.snapshot, predicate, options)
+    def plan_search(self, predicate: Predicate, options: Options, index: str | None = None) -> SearchPlan:
+        """Evaluate a predicate over the log, and ask an index. Raises as `by_log`."""
+        left, excluded = by_log(self.snapshot, predicate, options, index)
         snapshot = replace(self.snapshot, files=[file for file, _ in left])
-        return SearchPlan(TableWork(self.spark, snapshot, [one for _, one in left]), predicate, options, excluded)
+        work = TableWork(self.spark, snapshot, [one for _, one in left])
+        return SearchPlan(work, SentSearch(predicate, options, index), excluded)
 
 
 Work = FilesWork | TableWork
+
+
+@dataclass(frozen=True, slots=True)
+class SentSearch:
+    """A search, as executors get it.
+
+    index  a key index, which tasks ask about their files
+    """
+
+    predicate: Predicate
+    options: Options
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,13 +429,11 @@ class SearchPlan:
     """A predicate over some work.
 
     work      the files in which a row can match, as far as the driver knows
-    options   of the search on executors
     excluded  the other files
     """
 
     work: Work
-    predicate: Predicate
-    options: Options
+    asked: SentSearch
     excluded: list[ExcludedFile]
 
 
@@ -398,17 +445,20 @@ def work_of(spark: Any, source: CallSource, tables: Tables | None, stored_only: 
 
 
 def by_log(
-    snapshot: Snapshot, predicate: Predicate, options: Options
+    snapshot: Snapshot, predicate: Predicate, options: Options, index: str | None = None
 ) -> tuple[list[tuple[TableFile, int]], list[ExcludedFile]]:
     """Files of a table in which a row can match, each with its outcome by the log; and the others.
 
-    Raises as search.search.Search, for what is wrong with the predicate by the table's schema.
+    index  a key index, which excludes files too
+    Raises as search.search.Search, for what is wrong with the predicate by the table's schema, and as
+    search.index.key_index; StaleIndexError for an index of another table, or of other files.
     """
-    search = Search(ResolvedSource(snapshot), predicate, options)
+    search = Search(ResolvedSource(snapshot), predicate, options, index=None if index is None else key_index(index))
     search.ask_log()
+    search.ask_index()
     left, excluded = [], []
     for file in snapshot.files:
-        why = search.log.exclusion(file)
+        why = search.exclusion(file)
         if why is None:
             left.append((file, search.log.outcome(file)))
         elif (one := excluded_file(FileResult(file, excluded=why))) is not None:
@@ -500,66 +550,3 @@ def _unresolved(known: DatasetSchema, names: Iterable[str]) -> dict[str, Unknown
         except UnknownColumnError as error:
             missing[name] = error
     return missing
-
-
-# --- folders --------------------------------------------------------------------------------------
-#
-# The keys and values of folders' names, as Spark has them.
-
-
-def folders_of(below: str) -> Partitions:
-    """The key=value folders of a path below its root, as Spark reads them: outermost first.
-
-    They are looked at from the file upwards, until one is none after some were; `%3D` is one
-    character for each code (Source: PartitioningUtils.parsePartition, unescapePathName).
-    """
-    pairs: list[tuple[str, str | None]] = []
-    for folder in reversed(below.strip("/").split("/")[:-1]):
-        key, sign, value = folder.partition("=")
-        if key and sign:
-            pairs.append((_unescaped(key), None if value == HIVE_NULL else _unescaped(value)))
-        elif pairs:
-            break
-    return tuple(reversed(pairs))
-
-
-def _unescaped(text: str) -> str:
-    return re.sub("%([0-9A-Fa-f]{2})", lambda code: chr(int(code[1], 16)), text)
-
-
-_DOUBLE = re.compile(
-    r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?|0[xX][0-9a-fA-F.]+[pP].*)"
-)
-
-
-def shape_of(value: str | None) -> str:
-    """Values of one shape have one type for Spark, and few shapes there are."""
-    if value is None:
-        return "null"
-    text = value.strip()
-    if re.fullmatch("[+-]?[0-9]+", value):
-        bits = next((bits for bits in (32, 64) if -(1 << bits - 1) <= int(value) < 1 << bits - 1), 0)
-        return f"int{bits}" if bits else f"{len(value.lstrip('+-0'))} digits"
-    if _DOUBLE.fullmatch(text):
-        return "double"
-    if re.match("[0-9]+[-:]", text):  # dates and times, and what only looks like one
-        import datetime as dt
-
-        try:
-            dt.datetime.fromisoformat(text)
-            return "time " + re.sub("[0-9]", "9", text)
-        except ValueError:
-            return "like a time " + re.sub("[0-9]+", "9", text)[:20]
-    return "text"
-
-
-_PHYSICAL = {"int": (INT32, None), "bigint": (INT64, None), "string": (BYTE_ARRAY, "STRING"), "date": (INT32, "DATE")}
-
-
-def pseudo_leaves(fields: Iterable[Any]) -> tuple[Leaf, ...]:
-    """Keys as columns, index -1, -2, ...; those of other types than these are known by name and NULL only."""
-    leaves = []
-    for at, field in enumerate(fields, 1):
-        physical, logical = _PHYSICAL.get(field.dataType.simpleString(), (BYTE_ARRAY, "?"))
-        leaves.append(Leaf(-at, (field.name,), physical, logical=logical))
-    return tuple(leaves)

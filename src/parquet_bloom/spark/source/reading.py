@@ -30,7 +30,7 @@ from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import frame_of, mapped, try_workers
 from parquet_bloom.spark.jobs import pruned, searchable
 from parquet_bloom.spark.listing import FAILED, not_listed
-from parquet_bloom.spark.storages import paths_of
+from parquet_bloom.spark.storages import index_path, paths_of
 from parquet_bloom.spark.work import FilesWork, TableWork, Work, literal_path
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def read(
     *,
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
+    index: PathLike | None = None,
     **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
@@ -59,6 +60,8 @@ def read(
                table, delta:, iceberg: or ducklake:, of which executors read the living rows, as read_table does
     predicate  SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
     columns    one name or a list, `user.id` for a field; None: all
+    index      folder of a key index, which driver and executors reach: files in which it denies the predicate are not
+               read
     options    see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
     Files are listed and pruned at once; rows are read when the DataFrame is asked for them. The names
@@ -68,17 +71,23 @@ def read(
 
     Raises TextError with the spot marked, UnknownColumnError, RequestError for a part that rows cannot be
     filtered by, StorageError for a name or a folder that could not be listed, TableFormatError for files of
-    a table without raw_files.
+    a table without raw_files, StaleIndexError for an index of none of the files.
     """
     refuse_unknown("read", options, ReadOptions)
     tree = as_predicate(predicate)
     names, wanted = paths_of(paths), column_names(columns, "columns")
     how = Options("largest", use_filters, range_values=range_values)
-    return matching_rows(searchable(spark, names, options), names, tree, wanted, how)
+    asked = index_path(spark, index)
+    return matching_rows(searchable(spark, names, options), names, tree, wanted, how, asked)
 
 
 def matching_rows(
-    work: Work, names: Sequence[str], predicate: Predicate, columns: Sequence[str] | None, options: Options
+    work: Work,
+    names: Sequence[str],
+    predicate: Predicate,
+    columns: Sequence[str] | None,
+    options: Options,
+    index: str | None = None,
 ) -> DataFrame:
     """The rows that match, of files or a table that was found. Arguments and errors as `read` has them.
 
@@ -88,9 +97,10 @@ def matching_rows(
 
     paths = None if columns is None else [split_path(name) for name in columns]
     if isinstance(work, TableWork):
-        schema, scan = _scan_of_table(work, predicate, None if paths is None else [path[0] for path in paths], options)
+        tops = None if paths is None else [path[0] for path in paths]
+        schema, scan = _scan_of_table(work, predicate, tops, options, index)
     else:
-        schema, scan = _scan_of_files(work, names, predicate, options)
+        schema, scan = _scan_of_files(work, names, predicate, options, index)
     condition = as_column(predicate, schema)
     chosen = None if paths is None else [resolve(path, schema)[0].alias(path[-1]) for path in paths]
     frame: DataFrame = scan().where(condition)
@@ -102,7 +112,9 @@ def matching_rows(
 # Rows that executors read by themselves.
 
 
-def _scan_of_table(work: TableWork, predicate: Predicate, columns: Sequence[str] | None, options: Options) -> Scan:
+def _scan_of_table(
+    work: TableWork, predicate: Predicate, columns: Sequence[str] | None, options: Options, index: str | None
+) -> Scan:
     """Executors read the living rows.
 
     columns  at the top level, beside those of the predicate; None: all
@@ -115,7 +127,7 @@ def _scan_of_table(work: TableWork, predicate: Predicate, columns: Sequence[str]
     schema = spark_schema(rows)
 
     def scan() -> Any:
-        plan = plan_table(work.snapshot, Query(rows, pa.schema([]), predicate, options))
+        plan = plan_table(work.snapshot, Query(rows, pa.schema([]), predicate, options, index))
         if not plan.units:
             return frame_of(work.spark, [], schema)
         try_workers(work.spark)
@@ -138,7 +150,9 @@ def _rows_of_units(batches: Iterator[pa.RecordBatch], scan: TableScan) -> Iterat
 # Rows that Spark reads, of files that are left.
 
 
-def _scan_of_files(work: FilesWork, names: Sequence[str], predicate: Predicate, options: Options) -> Scan:
+def _scan_of_files(
+    work: FilesWork, names: Sequence[str], predicate: Predicate, options: Options, index: str | None
+) -> Scan:
     """Spark reads the files that pruning leaves."""
     from parquet_bloom.spark.columns import prunable
 
@@ -148,7 +162,7 @@ def _scan_of_files(work: FilesWork, names: Sequence[str], predicate: Predicate, 
     schema = _schema(work, names)
 
     def scan() -> Any:
-        frames = list(_frames(work, schema, prunable(predicate, schema), options))
+        frames = list(_frames(work, schema, prunable(predicate, schema), options, index))
         return reduce(lambda a, b: a.unionAll(b), frames) if frames else frame_of(work.spark, [], schema)
 
     return schema, scan
@@ -167,9 +181,9 @@ def _schema(work: FilesWork, names: Sequence[str]) -> Any:
     return StructType([*inside, *keys.values()])
 
 
-def _frames(work: FilesWork, schema: Any, predicate: Predicate, options: Options) -> Iterator[Any]:
+def _frames(work: FilesWork, schema: Any, predicate: Predicate, options: Options, index: str | None) -> Iterator[Any]:
     """Scans of the files that can match: a root each, as all files of a scan have one base path."""
-    kept = pruned(work, predicate, options).select("path").join(work.sound.select("path", "root"), "path")
+    kept = pruned(work, predicate, options, index).select("path").join(work.sound.select("path", "root"), "path")
     by_root: dict[str, list[str]] = {}
     for row in kept.collect():
         path = row["path"]

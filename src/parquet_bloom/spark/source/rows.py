@@ -16,9 +16,12 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql.datasource import InputPartition
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
@@ -26,7 +29,7 @@ from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.arrow_types import is_list
 from parquet_bloom.format.literals import Instant
 from parquet_bloom.format.schema import FLBA, INT32, INT64, INT96, Leaf
-from parquet_bloom.predicates.bind import Schema, bind
+from parquet_bloom.predicates.bind import FirstFile, Schema, bind
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import (
     And,
@@ -41,7 +44,8 @@ from parquet_bloom.predicates.tree import (
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
-from parquet_bloom.search.log import log_of
+from parquet_bloom.search.index import Evidence, closed_groups, key_index
+from parquet_bloom.search.log import Log, NoLog, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.search import Search, warn_of_damage
@@ -49,7 +53,7 @@ from parquet_bloom.search.source_rows import TableRows
 from parquet_bloom.search.unchanged import ChangeGuard
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.source.source import ResolvedSource
+from parquet_bloom.source.source import ResolvedSource, resolved_files
 from parquet_bloom.spark.source.types import (
     PYARROW_ERRORS,
     InferredSchema,
@@ -71,6 +75,7 @@ from parquet_bloom.storage.paths import DataFile
 # Which rows a read gives, and with which columns.
 
 _LARGEST = Options("largest")
+_ASKED = 256  # files about which an index is asked at a time
 BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
@@ -82,12 +87,14 @@ class Query:
     beside     columns that only the predicate speaks of, as Spark would have them
     predicate  that rows must give TRUE for, by Spark's values
     options    of the search in a table
+    index      a key index, which is asked before files are opened
     """
 
     schema: pa.Schema
     beside: pa.Schema
     predicate: Predicate
     options: Options = _LARGEST
+    index: str | None = None
 
     @property
     def wide(self) -> pa.Schema:
@@ -287,27 +294,81 @@ def _check_nulls(path: object, array: pa.Array, field: pa.Field) -> None:
 # A file is opened once. Its columns are found by their names in any case, and folders' columns hide them.
 
 
+class _Asked:
+    """Files of one folder's values, as an index is asked about them: search.index.Asking.
+
+    predicate  with these values in the place of the folder's columns
+    wide       Spark's columns
+    """
+
+    def __init__(self, predicate: Predicate, files: Sequence[DataFile], wide: pa.Schema) -> None:
+        self.predicate, self.files, self.found = predicate, files, resolved_files(files)
+        self.log: Log = NoLog()
+        self.options = _LARGEST
+        self.keys: tuple[Leaf, ...] = ()
+        self.first: FirstFile | None = None
+        self._wide = wide
+
+    def predicate_of(self, leaves: Sequence[Leaf]) -> Predicate:
+        """By the file's values: one column may have several types."""
+        return settle(self.predicate, lambda part: for_leaves(part, leaves, self._wide))
+
+
 class FileReader:
     """Reads files into the columns of one query."""
 
     def __init__(self, query: Query) -> None:
         self._wide = query.wide
         self._predicate = query.predicate
+        self._index = query.index
 
-    def batches(self, data_file: DataFile, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
+    def batches_of(self, files: Iterable[Part[DataFile]]) -> Iterator[pa.RecordBatch]:
+        """The same of several files, of those that an index leaves. Raises as `batches` and search.index.key_index."""
+        rest = iter(files)
+        while some := list(islice(rest, _ASKED)):
+            evidence = self._evidence([file for file, _, _ in some])
+            for file, part, parts in some:
+                own = evidence.get(id(file))
+                if own is None or own.exclusion(file) is None:
+                    yield from self.batches(file, part, parts, own)
+
+    def _evidence(self, files: Sequence[DataFile]) -> dict[int, Evidence]:
+        """What an index says: id(file) -> the evidence that knows it."""
+        if self._index is None or self._predicate == TRUE:
+            return {}
+        index = key_index(self._index, of_part=True)
+        by_folder: dict[Any, list[DataFile]] = {}
+        for file in files:
+            by_folder.setdefault(file.partitions, []).append(file)
+        evidence: dict[int, Evidence] = {}
+        for members in by_folder.values():
+            predicate = self._in_folder(self._constants(members[0]))
+            if predicate not in (TRUE, FALSE):
+                own = index.evidence(_Asked(predicate, members, self._wide))
+                evidence |= {id(file): own for file in members}
+        return evidence
+
+    def batches(
+        self, data_file: DataFile, part: int = 0, parts: int = 1, evidence: Evidence | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """All columns, of row groups in which a row can match, in one part of the file's.
 
+        evidence  of an index
         Raises FileError; RequestError for a column that does not become the schema's.
         """
         constants = self._constants(data_file)
-        predicate = settle(self._predicate, lambda leaf: self._by_folder(leaf, constants))
+        predicate = self._in_folder(constants)
         if predicate == FALSE:
             return
         with OpenFile(data_file) as source:
             outline = source.outline()
             groups = [group for group in part_of(outline.n_row_groups, part, parts) if outline.rows[group]]
             if predicate != TRUE and groups:
-                groups = [group for group in self._open(source, predicate) if group in set(groups)]
+                outline = source.outline()
+                closed = None
+                if evidence is not None:
+                    closed = closed_groups(evidence, data_file, source.version_token, outline.n_row_groups)
+                groups = [group for group in self._open(source, predicate, closed) if group in set(groups)]
             if groups:
                 yield from self._batches(source, groups, constants)
                 _check_same(source, data_file)
@@ -317,6 +378,9 @@ class FileReader:
         pairs = [(key, text) for key, text in data_file.partitions if key in self._wide.names]
         return {key: scalar(data_file, key, text, self._wide.field(key).type) for key, text in pairs}
 
+    def _in_folder(self, constants: dict[str, pa.Scalar]) -> Predicate:
+        return settle(self._predicate, lambda leaf: self._by_folder(leaf, constants))
+
     def _by_folder(self, leaf: LeafPart, constants: dict[str, pa.Scalar]) -> Answer:
         if leaf.path[0] not in constants:
             return leaf
@@ -325,16 +389,18 @@ class FileReader:
         answer: bool | None = row_filter(leaf, batch.schema, nan="largest").mask(batch)[0].as_py()
         return answer
 
-    def _open(self, source: OpenFile, predicate: Predicate) -> list[int]:
-        """Row groups in which TRUE is possible."""
+    def _open(self, source: OpenFile, predicate: Predicate, closed: NDArray[np.bool_] | None) -> list[int]:
+        """Row groups in which TRUE is possible.
+
+        closed  those of which an index says that it is not
+        """
         outline = source.outline()
         of_file = settle(predicate, lambda leaf: for_leaves(leaf, outline.leaves, self._wide))
         if of_file in (TRUE, FALSE):
             return list(range(outline.n_row_groups)) if of_file == TRUE else []
         bound = bind(of_file, Schema(outline.leaves, strict=False))
-        decision = decide(
-            partial(ask, source), outline, Question(bound, _LARGEST, literal=literal_outcome(bound, _LARGEST.nan))
-        )
+        question = Question(bound, _LARGEST, literal=literal_outcome(bound, _LARGEST.nan), closed=closed)
+        decision = decide(partial(ask, source), outline, question)
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
         return decision.open_groups
@@ -405,7 +471,7 @@ def plan_table(snapshot: Snapshot, query: Query, partitions: int | None = None) 
 
     partitions  tasks; None: as many as the bytes are worth
     Raises UnknownColumnError, RequestError for a column that the table lacks, or has as another type; as Query.check
-    and search.search.Search; RequestError for a file system that cannot be sent.
+    and spark.work.by_log; RequestError for a file system that cannot be sent.
     """
     types, leaves = schema_of(snapshot.fields), leaves_of(snapshot.fields)
     for field in query.wide:
@@ -414,7 +480,7 @@ def plan_table(snapshot: Snapshot, query: Query, partitions: int | None = None) 
         _check_type(snapshot.table, field.name, types.field(field.name).type, field.type)
     query.check()
     predicate = settle(query.predicate, lambda part: for_leaves(part, leaves, query.wide))
-    left, _ = by_log(snapshot, predicate, query.options)
+    left, _ = by_log(snapshot, predicate, query.options, query.index)
     files = [(sent_file(file, outcome, True), file.size, file.deletes is not None) for file, outcome in left]
     if partitions is None:  # deletes are not read, or found by their values, twice
         units = packed_parts(files)
@@ -455,7 +521,8 @@ class TableScan:
     def _of_file(self, snapshot: Snapshot, file: SentFile, part: int, parts: int) -> Iterator[pa.RecordBatch]:
         """All living rows of the row groups in which one can match."""
         found = self._searched(snapshot, file)
-        assert found.outline is not None
+        if found.outline is None:  # an index excludes it
+            return
         mine = set(part_of(found.outline.n_row_groups, part, parts))
         groups = [group for group in open_groups(found) if group in mine]
         if not groups:
@@ -469,7 +536,8 @@ class TableScan:
         """A file and its row groups. Raises what is wrong with it."""
         alone = replace(snapshot, files=[file.file])
         log = log_of(alone, [file.outcome])
-        [found] = Search(ResolvedSource(alone), self.predicate, self.query.options, log)
+        index = None if self.query.index is None else key_index(self.query.index, of_part=True)
+        [found] = Search(ResolvedSource(alone), self.predicate, self.query.options, log, index)
         if isinstance(found, tuple):
             raise found[1]
         return found

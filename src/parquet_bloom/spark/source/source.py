@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,20 +22,23 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import DamagedFileError, RequestError
+from parquet_bloom.keys.coverage import coverage_of
+from parquet_bloom.keys.index import open_key_index
 from parquet_bloom.options import TableOptions
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
+from parquet_bloom.search.index import key_index
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.source.source import CallSource
+from parquet_bloom.source.source import CallSource, resolved_files
 from parquet_bloom.spark.failures import in_one_line
 from parquet_bloom.spark.frames import try_workers
 from parquet_bloom.spark.listing import tables_around
 from parquet_bloom.spark.sessions import adopt_python, is_own, own_python
 from parquet_bloom.spark.source.rows import FileReader, Query, TableScan, columns_of, plan_table, table_types
 from parquet_bloom.spark.source.types import InferredSchema, arrow_schema, infer_schema, spark_schema
-from parquet_bloom.spark.source.units import files_of, plan, refusal
+from parquet_bloom.spark.source.units import Share, Unit, files_of, plan, refusal
 from parquet_bloom.spark.storages import Storages, every_storage
 from parquet_bloom.spark.work import source_on_spark
 from parquet_bloom.storage.display import without_secret
@@ -55,8 +59,9 @@ _OPTIONS = (
     "rawfiles",
     "catalogproperties",
     "allowroots",
+    "index",
 )
-_NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties, allowRoots"
+_NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties, allowRoots, index"
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,13 @@ class Request:
     predicate   of the option `where`, or And(()): all rows
     columns     None: all
     partitions  None: as many as the bytes are worth
+    index       a key index, which driver and executors reach
     """
 
     predicate: Predicate
     columns: tuple[str, ...] | None
     partitions: int | None
+    index: str | None
 
     def refuse_tables(self) -> None:
         """Raise TableFormatError for names that are, or lie in, a table's folder; listings find those below."""
@@ -99,8 +106,10 @@ class FileRequest(Request):
         return infer_schema(self.names, self.where, columns, self.merge, self.raw_files)
 
     def plan(self, query: Query) -> FileScan:
-        """Plan a read; files are listed for its partitions. Raises as Query.check."""
+        """Plan a read; files are listed for its partitions. Raises as Query.check, and as search.index.key_index."""
         query.check()
+        if query.index is not None:
+            key_index(query.index)
         return FileScan(self, query)
 
 
@@ -114,13 +123,26 @@ class FileScan:
     def partitions(self) -> Sequence[InputPartition]:
         """A partition a task, on the driver."""
         one = self.request
-        return plan(one.names, one.where, one.partitions, one.raw_files)
+        units = plan(one.names, one.where, one.partitions, one.raw_files)
+        if self.query.index is not None:
+            _refuse_stale(self.query.index, units, one.where)
+        return units
 
     def rows(self, unit: Any) -> Iterator[pa.RecordBatch]:
         """The rows that match, of one unit."""
         reader = FileReader(self.query)
         files = files_of(unit, self.request.where, self.request.raw_files)
-        return self.query.selected(batch for file in files for batch in reader.batches(*file))
+        return self.query.selected(reader.batches_of(files))
+
+
+def _refuse_stale(index: str, units: Sequence[Unit], where: Storages) -> None:
+    """Raise StaleIndexError for an index of none of the files, where all of them were listed here."""
+    parts = [one for unit in units for one in unit.value]
+    if not parts or any(isinstance(one, Share) for one in parts):
+        return
+    files = {entry.path: where.data_file(entry.path, entry.root) for entry, _, _ in parts}
+    with suppress(DamagedFileError):  # each task goes on without a listing that is damaged
+        coverage_of(open_key_index(index), resolved_files(list(files.values()))).refuse_none()
 
 
 @dataclass(frozen=True)
@@ -159,7 +181,8 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     if "columns" in options:
         columns = tuple(_names(options["columns"]))
     text = options.get("where")
-    common = (as_predicate(text) if text else And(()), columns, _count(options, "partitions"))
+    index = where.index_path(options["index"]) if "index" in options else None
+    common = (as_predicate(text) if text else And(()), columns, _count(options, "partitions"), index)
     merge, raw_files = _flag(options, "mergeschema"), _flag(options, "rawfiles")
     roots = _texts(options.get("allowroots"), "allowRoots")
     of_table: TableOptions = {"catalog_properties": _properties(options.get("catalogproperties")), "allow_roots": roots}
@@ -271,7 +294,7 @@ class Reader(DataSourceReader):
         rows = arrow_schema(schema)
         names = [name for name in columns_of(request.predicate) if name not in rows.names]
         beside = request.types(names).of(names) if names else pa.schema([])
-        self._scan = request.plan(Query(rows, beside, request.predicate))
+        self._scan = request.plan(Query(rows, beside, request.predicate, index=request.index))
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks, on the driver."""
