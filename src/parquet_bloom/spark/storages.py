@@ -152,7 +152,7 @@ def local_folder(spark: Any, output: PathLike) -> str:
 
 
 def index_path(spark: Any, index: PathLike | None) -> str | None:
-    """The place of an index that is asked, as the library has it on the driver and on executors; None for none.
+    """The place of an index, as the library opens it on the driver and on executors; None for none.
 
     Raises RequestError for what is no path.
     """

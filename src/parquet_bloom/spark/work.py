@@ -152,7 +152,7 @@ class FilesWork:
         return SearchPlan(self, SentSearch(predicate, how, index), [])
 
     def _refuse_stale(self, index: str) -> None:
-        """Raise StaleIndexError for an index of none of the files. Tasks look until one of them finds one."""
+        """Raise StaleIndexError for an index of none of the files. Tasks search until one of them finds a file."""
         key_index(index)  # is one, and can be opened here
         opener = self.opener
         schema = pa.schema([("known", pa.bool_()), ("changed", pa.int64())])

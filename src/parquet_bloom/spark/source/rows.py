@@ -75,7 +75,7 @@ from parquet_bloom.storage.paths import DataFile
 # Which rows a read gives, and with which columns.
 
 _LARGEST = Options("largest")
-_ASKED = 256  # files about which an index is asked at a time
+_TOGETHER = 256  # files about which an index is asked at a time
 BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
@@ -294,8 +294,8 @@ def _check_nulls(path: object, array: pa.Array, field: pa.Field) -> None:
 # A file is opened once. Its columns are found by their names in any case, and folders' columns hide them.
 
 
-class _Asked:
-    """Files of one folder's values, as an index is asked about them: search.index.Asking.
+class _FolderFiles:
+    """Files in folders of the same values, in the form that an index takes: search.index.Asking.
 
     predicate  with these values in the place of the folder's columns
     wide       Spark's columns
@@ -325,7 +325,7 @@ class FileReader:
     def batches_of(self, files: Iterable[Part[DataFile]]) -> Iterator[pa.RecordBatch]:
         """The same of several files, of those that an index leaves. Raises as `batches` and search.index.key_index."""
         rest = iter(files)
-        while some := list(islice(rest, _ASKED)):
+        while some := list(islice(rest, _TOGETHER)):
             evidence = self._evidence([file for file, _, _ in some])
             for file, part, parts in some:
                 own = evidence.get(id(file))
@@ -333,7 +333,7 @@ class FileReader:
                     yield from self.batches(file, part, parts, own)
 
     def _evidence(self, files: Sequence[DataFile]) -> dict[int, Evidence]:
-        """What an index says: id(file) -> the evidence that knows it."""
+        """The evidence of an index: id(file) -> its part that knows the file."""
         if self._index is None or self._predicate == TRUE:
             return {}
         index = key_index(self._index, of_part=True)
@@ -344,7 +344,7 @@ class FileReader:
         for members in by_folder.values():
             predicate = self._in_folder(self._constants(members[0]))
             if predicate not in (TRUE, FALSE):
-                own = index.evidence(_Asked(predicate, members, self._wide))
+                own = index.evidence(_FolderFiles(predicate, members, self._wide))
                 evidence |= {id(file): own for file in members}
         return evidence
 
