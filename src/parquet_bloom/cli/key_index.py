@@ -126,7 +126,7 @@ def rebuild(index: str, data: Sequence[str], false_places: float | None, as_json
     if as_json:
         print_json("index-rebuild", report)
         return 0
-    _print_report(report)
+    print_report(report)
     return 0
 
 

@@ -17,7 +17,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FileError, RequestError
+from parquet_bloom.errors import FileError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
 from parquet_bloom.format.statistics import (
     all_null_statistics,

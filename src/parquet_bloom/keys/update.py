@@ -147,7 +147,7 @@ def rebuild_index(
     old = opened.manifest
     coverage = coverage_of(opened, found)
     if not coverage.at and not coverage.is_of_table:
-        raise StaleIndexError(opened.path, coverage.reason)
+        raise coverage.stale()
     wanted = old.false_places if false_places is None else checked_places(false_places)
     files = [one for one in found.files if one.stored]
     plan = plan_of(found, files, (), old.root, wanted, _paths(opened, coverage, found))

@@ -35,12 +35,11 @@ from parquet_bloom.keys.build import (
     checked_columns,
     decode_run,
     listed_segment,
-    refuse_among_data,
-    refuse_existing,
     root_named,
     write_index,
 )
 from parquet_bloom.keys.entries import U64, Packing, sorted_once, write_part
+from parquet_bloom.keys.folder import index_folder
 from parquet_bloom.keys.listing import ListedFile
 from parquet_bloom.keys.manifest import PartFile, Segment, SegmentColumn, part_name
 from parquet_bloom.keys.plan import (
@@ -119,15 +118,15 @@ def build_index(
     begun = time.perf_counter()
     named = checked_columns(columns, false_places)
     source = source_on_spark(paths_of(paths), options)
-    folder = local_folder(spark, output)
-    refuse_existing(folder, overwrite)
+    folder = index_folder(local_folder(spark, output))
+    folder.refuse_existing(overwrite)
     data = _found(spark, source)
-    refuse_among_data(folder, data.source, data.found)
+    folder.refuse_among_data(data.source, data.found)
     top = root_named(root, data.source, data.found)
     with raising_ours():
         plan = _planned(spark, data, _chosen(data, named), top, false_places)
         plan.refuse_nothing()
-        segments = partial(_segments, spark, data, plan, folder)
+        segments = partial(_segments, spark, data, plan, folder.work)
         report = write_index(folder, data.found, plan, top, false_places, overwrite, segments)
     report.seconds = time.perf_counter() - begun
     return report
