@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ class KeyIndex:
 
     def __init__(self, where: PathLike, new: str | None = None) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
+        self.unlisted: dict[tuple[str, str], list[Any]] = {}  # keys.unlisted keeps the files of one folder here
         self._new = new
         self._cost = NO_COST
         self._listings: dict[str, Listing] = {}

@@ -11,6 +11,8 @@ below the folder that the call names, as the names in a listing of that folder w
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError, StaleIndexError
@@ -22,7 +24,7 @@ from parquet_bloom.storage.store import GLOB, Store, is_data
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.storage.table_folders import RAW_FILES, Tables
 
-_DOTS = {"", ".", ".."}
+_NOT_PLAIN = re.compile("(^|/)[.]{0,2}(/|$)|\0")  # parts that are empty or dots
 
 
 def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
@@ -37,7 +39,6 @@ def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
     many = [os.fspath(one) for one in several(where.paths) if isinstance(one, str | os.PathLike)]
     if not many or len(many) < len(several(where.paths)):
         raise RequestError("without a listing, folders must be named as texts")
-    names = [_below(name, index.manifest.root) for name in index.names if name]
     files: dict[str, DataFile] = {}
     folders = []
     for text in many:
@@ -46,8 +47,8 @@ def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
         if set(path) & GLOB or (store.is_local and not os.path.isdir(path)):
             raise RequestError(f"{at}: without a listing only folders can be named")
         folders.append((at, [at]))
-        for one in _files(store, at, names, len(many) == 1):
-            files.setdefault(str(one), one)
+        for one in _files(index, store, at):
+            files.setdefault(one.path, one)
     if not files:
         raise StaleIndexError(index.path, f"names no file below {folders[0][0]}; name the folder that was indexed")
     if not where.raw_files:
@@ -55,24 +56,30 @@ def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
     return resolved_files([files[name] for name in sorted(files)])
 
 
-def _below(name: str, root: str) -> str:
-    """The whole name of a file, as keys.plan.name_of has it; a path that is not below the root is whole already."""
-    return name if name.startswith("/") or "://" in name else f"{root}/{name}"
-
-
-def _files(store: Store, folder: Location, names: list[str], alone: bool) -> list[DataFile]:
+def _files(index: KeyIndex, store: Store, folder: Location) -> list[DataFile]:
     """The files of an index below one folder."""
     own = (os.path.realpath(folder.path).replace(os.sep, "/") if store.is_local else store.names(folder)[0]).rstrip("/")
-    found = []
-    real: dict[str, bool] = {}
-    for name in names:
-        below = name[len(own) + 1 :]
-        if not name.startswith(own + "/") or _DOTS & set(below.split("/")) or not is_data(below) or "\0" in below:
-            continue
-        if store.is_local:  # a listing follows no links to folders
-            inside = os.path.dirname(name)
-            if not real.setdefault(inside, os.path.realpath(inside).replace(os.sep, "/") == inside):
-                continue
-        at = store.location(f"{folder.path.rstrip('/')}/{below}")
-        found.append(DataFile(at.path, at.filesystem, at.shown, [], below, partitions_of(below)))
-    return found
+    kept = index.unlisted
+    if (own, folder.path) not in kept:
+        kept.clear()
+        kept[own, folder.path] = list(_files_of(index, store, folder, own + "/"))
+    files: list[DataFile] = kept[own, folder.path]
+    if store.is_local:  # a listing follows no links to folders
+        base = folder.path.rstrip("/")
+        inside = {one.relative.rpartition("/")[0] for one in files}
+        linked = {
+            below for below in inside if os.path.realpath(f"{base}/{below}") != os.path.join(own, below).rstrip("/")
+        }
+        files = [one for one in files if one.relative.rpartition("/")[0] not in linked] if linked else files
+    return files
+
+
+def _files_of(index: KeyIndex, store: Store, folder: Location, start: str) -> Iterator[DataFile]:
+    """The same, links included; `start` is how names of such files begin."""
+    root, base = index.manifest.root + "/", folder.path.rstrip("/") + "/"
+    for name in index.names:
+        whole = name if name.startswith("/") or "://" in name else root + name  # as keys.plan.name_of has it
+        below = whole[len(start) :]
+        if name and whole.startswith(start) and is_data(below) and not _NOT_PLAIN.search(below):
+            at = store.location(base + below)
+            yield DataFile(at.path, at.filesystem, at.shown, [], below, partitions_of(below))
