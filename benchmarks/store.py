@@ -105,7 +105,7 @@ class Store:
             folders = ""
         page, more = found[:most], len(found) > most
         items = "".join(
-            f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<Contents><Key>{escape(name)}</Key><LastModified>2001-09-09T01:46:40.000Z</LastModified>"
             f"<ETag>{escape(_etag(self.objects[name]))}</ETag><Size>{len(self.objects[name])}</Size></Contents>"
             for name in page
         )
@@ -195,8 +195,25 @@ def calls(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
 
     many, one, plain = at("data"), at("data/00000.parquet"), at("plain")
     listed = f"id IN ({', '.join(map(str, ids))})"
+    index, one_id = at("index"), f"id = {ids[0]}"
+
+    def cold(call: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            from parquet_bloom.keys import index
+
+            index._opened.clear()  # as in a process that has not asked it yet
+            return call()
+
+        return run
+
     return {
         "check": lambda: pb.check(many, f"id = {ids[0]}"),
+        "build_index": lambda: pb.build_index(many, "id", index),
+        "check, index, cold": cold(lambda: pb.check(many, one_id, index=index)),
+        "check, index, warm": lambda: pb.check(many, one_id, index=index),
+        "the same, no listing, cold": cold(lambda: pb.check(many, one_id, index=index, listing=False)),
+        "the same, no listing, warm": lambda: pb.check(many, one_id, index=index, listing=False),
+        "locate 100 keys, no listing": lambda: pb.locate(many, "id", ids, index, listing=False),
         "prune": lambda: pb.prune(many, f"id = {ids[0]}"),
         "prune(values=), 100 keys": lambda: pb.prune(many, column="id", values=ids),
         "count, IN of 100": lambda: pb.count(many, listed),

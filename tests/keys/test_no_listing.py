@@ -143,11 +143,14 @@ def test_no_listing_on_a_store(store: ObjectStore, tmp_path: Path) -> None:
         uri, index = store.uri("lake/data"), store.uri("lake/index")
         with reading_by("obstore"):
             build_index(uri, "id", index)
-            for key in keys:
+            for number, key in enumerate(keys):
                 store.wire.clear()
                 assert parquet_bloom.count(uri, f"id = {key}", index=index, listing=False) == 1
                 opened = {r.path for r in store.wire.requests if "/data/" in r.path and r.path.endswith(".parquet")}
                 assert len(opened) <= 2, "the first, for its columns, and the one with the key"
+                of_index = [r for r in store.wire.requests if "/index/" in r.path and r.kind == "GET"]
+                # The manifest; the listing; a part, and a row group of it. Then what is asked anew of an open index.
+                assert len(of_index) <= (5 if number == 0 else 2)
                 of_data = [r for r in store.wire.requests if r.kind == "LIST" and "day" in r.query]
                 assert not of_data
         kinds = Counter(store.wire.kinds)

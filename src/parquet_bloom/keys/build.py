@@ -64,6 +64,7 @@ WRITER = f"parquet-bloom {__version__}"
 FALSE_PLACES = 0.05  # of a lookup over everything
 _ENTRY_COPIES = 4  # an entry takes 8 bytes, and sorting and cutting take it some times more
 _RUN_ROWS = 1 << 20  # of files that one thread decodes one after the other
+_FAR_THREADS = 16  # that fetch and decode files of another storage
 _AHEAD = 2  # parts of such a run that are decoded ahead, each of a quarter of these rows
 
 
@@ -253,7 +254,10 @@ def _sort(planned: PlannedSegment, done: int, sorter: Sorter, threads: int, mete
         part = slice(run.start, run.stop)
         return decode_run(planned.files[part], firsts[part], planned.packings, at_once // 4)
 
-    with closing(chain_results(work, _runs(planned.files, done, at_once), threads, _AHEAD)) as results:
+    # Of another storage it is the requests that take time: each file is a run of its own, and many are fetched at once.
+    far = any(not one.data_file.is_local for one in planned.files)
+    runs = _runs(planned.files, done, 0 if far else at_once)
+    with closing(chain_results(work, runs, max(threads, _FAR_THREADS) if far else threads, _AHEAD)) as results:
         for one in results:
             for number, parts in one.entries.items():
                 for packed in parts:

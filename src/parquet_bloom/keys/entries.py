@@ -220,6 +220,7 @@ def read_rows(source: OpenFile, groups: list[int] | None = None, columns: list[s
 
     Raises DamagedFileError; LimitError for pages and texts that take more than half of max_memory.
     """
+    _fetch(source, groups, columns)
     check_pages(source, groups, columns)
     texts = [leaf.name for leaf in source.outline().leaves if leaf.physical == BYTE_ARRAY]
     try:
@@ -237,6 +238,18 @@ def read_rows(source: OpenFile, groups: list[int] | None = None, columns: list[s
             return _plain_texts(table, source.path)
     except PYARROW_ERRORS as error:
         raise DamagedFileError(source.path, first_line(error)) from error
+
+
+def _fetch(source: OpenFile, groups: list[int] | None, columns: list[str] | None) -> None:
+    """Fetch what is read of a file of another storage in one round of requests."""
+    if not source.is_remote:
+        return
+    outline = source.outline()
+    starts, stops = extents(outline)
+    rows = range(outline.n_row_groups) if groups is None else groups
+    wanted = [leaf.index for leaf in outline.leaves if columns is None or leaf.name in columns]
+    chunks = [(int(starts[at]), int(stops[at] - starts[at])) for row in rows for at in ((row, leaf) for leaf in wanted)]
+    source.prefetch(chunks)
 
 
 def check_pages(source: OpenFile, groups: list[int] | None, columns: list[str] | None) -> None:

@@ -41,6 +41,7 @@ _LOCAL = {
 }
 _STORED = {"etag": pa.string(), "generation": pa.string(), "modified": pa.int64()}
 TOKEN = {**_LOCAL, **_STORED}
+_WHOLE = 4 << 20  # bytes of a listing that is fetched at once, and stays in memory
 _LONGEST = 64  # bytes of a bound that is kept
 
 
@@ -188,6 +189,8 @@ class Listing:
         self._segment = segment
         self.source = open_part(location, segment.listing)
         try:
+            if self.source.is_remote and self.source.size <= _WHOLE:
+                self.source.prefetch([(0, self.source.size)])
             self._read_files()
         except BaseException:
             self.source.close()
