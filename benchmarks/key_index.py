@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 
 import parquet_bloom
 from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.keys.entries import Packing, sorted_once, write_part
+from parquet_bloom.keys.manifest import place_bits_of
 
 TURNS = 7
 KEYS = 1000  # that are located, half of them absent
@@ -47,6 +49,14 @@ def clock(work: Callable[[], object]) -> float:
     return 1000 * statistics.median(took)
 
 
+def everywhere(base: Path, row_groups: int) -> float:
+    """Bits an entry of an index of ten values, each of which is in all row groups."""
+    column = pa.array([f"value {n}" for n in range(10)])
+    packing = Packing(24, place_bits_of(row_groups), 0)
+    packed = [packing.pack(hash_array(column), place) for place in range(row_groups)]
+    return 8 * write_part(str(base / "everywhere.parquet"), sorted_once(packed), packing).size / (10 * row_groups)
+
+
 def main() -> None:
     """Build, ask, locate."""
     files = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
@@ -66,6 +76,7 @@ def main() -> None:
     print(f"build {built:.2f} s of processor time, {built / decoded:.1f} x decoding and hashing with pyarrow")
     size = column.bytes / column.entries
     print(f"{size:.2f} bytes a key, {column.bits} bits, {column.false_places:.4f} false places")
+    print(f"{everywhere(base, report.row_groups):.2f} bits an entry of ten values that are in all row groups")
 
     rng = np.random.default_rng(2)
     some = pq.read_table(source / f"{files // 2:06d}.parquet")["id"].to_pylist()
@@ -78,6 +89,8 @@ def main() -> None:
     print(f"one key: check with the index {took}")
     print(f"         check / with index {plain / asked:.1f}, DuckDB / with index {engine / asked:.1f}")
 
+    unlisted = clock(lambda: parquet_bloom.check(source, f"id = {key}", index=index, listing=False))
+    print(f"without a listing: {unlisted:.1f} ms; {plain / unlisted:.1f}, DuckDB {engine / unlisted:.1f}")
     source_value = parquet_bloom.Source(source, index=str(index))
     pinned = clock(lambda: source_value.check(f"id = {key}"))
     print(f"of a Source, which lists once: {pinned:.1f} ms; {plain / pinned:.1f}, DuckDB {engine / pinned:.1f}")

@@ -8,8 +8,8 @@
 Decisions
 
 The index is Parquet, so that other programs can read and join it.
-    Its two columns, hash and place, are delta-encoded: 28 bits a key at 10,000 row groups. The price is that a lookup
-    decodes a row group of 32,768 entries, which takes some two milliseconds.
+    Its two columns, hash and place, are delta-encoded: some 4 bytes a key (benchmarks/key_index.py). The price is that
+    a lookup decodes a row group of 32,768 entries.
 
 Filters and the key index have one hash: XXH64, seed 0, of a value's PLAIN bytes.
     A probe of a filter is a probe of the index, and what is refused for filters is refused here. The index keeps the

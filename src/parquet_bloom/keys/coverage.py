@@ -140,8 +140,8 @@ def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> 
     for file in found.files:
         if not file.stored:
             continue
-        # The names of most files are their paths. name_of and below would say the same, at ten times the time, but of
-        # paths with links in them.
+        # The names of most files are their paths. name_of and below would say the same in more time, but of paths
+        # with links in them.
         path = file.path
         inside = file.is_local and path.startswith(root)
         at = names.get(path[len(root) :]) if inside else None
