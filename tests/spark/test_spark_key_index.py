@@ -240,6 +240,26 @@ def test_rows_are_those_without_an_index(spark: Any, data: Path, index: Path) ->
         assert read_ids(source.option("index", str(index)).load(str(data))) == wanted, predicate
 
 
+def test_literals_are_sought_as_each_file_has_them(tmp_path: Path) -> None:
+    """Spark's microseconds are cut off nanoseconds; what it calls a bigint is an INT32 in some files."""
+    from parquet_bloom.spark.source.source import ParquetBloomSource
+
+    micros = 1_700_000_000_000_000
+    (tmp_path / "data").mkdir()
+    for name, unit, stored, kind in (("a", "us", micros + 9, pa.int64()), ("b", "ns", micros * 1000 + 500, pa.int32())):
+        at = pa.array([stored, None], pa.int64()).cast(pa.timestamp(unit, "UTC"))
+        table = pa.table({"at": at, "n": pa.array([stored % 10, 7], kind)})
+        pq.write_table(table, tmp_path / "data" / f"{name}.parquet")
+    parquet_bloom.build_index(tmp_path / "data", ["at", "n"], tmp_path / "index")
+    moment = "'2023-11-14 22:13:20+00:00'"
+    for where, wanted in ((f"at = {moment}", [0]), ("n = 0", [0]), ("n = 9 OR at IN ({moment})", [9, 0])):
+        options = {"path": str(tmp_path / "data"), "where": where.format(moment=moment)}
+        source = ParquetBloomSource({**options, "index": str(tmp_path / "index")})
+        reader = source.reader(source.schema())
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        assert [n for batch in batches for n in batch.column("n").to_pylist()] == wanted, where
+
+
 def test_new_and_changed_files_are_read_as_without_an_index(spark: Any, tmp_path: Path) -> None:
     data = write_mixed(tmp_path / "data", 10, files=4)
     parquet_bloom.build_index(data, ["id", "name"], tmp_path / "index")

@@ -15,6 +15,7 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 #     listing    folders, listed by executors; files, packed into tasks
 #     work       what a job works on: listed files, or a table's snapshot
 #     add, jobs  the plan of a job           tasks   what an executor does: rows in, rows out, no Spark
+#     keys, zones  indexes, built by jobs
 #
 # Files and tables are one kind of work (`work`).
 #     A row stands for each file. On executors the rows become files of one `Snapshot` again: of the listing, or of the
@@ -38,6 +39,12 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 # A table (`work.TableWork`) is not listed.
 #     The driver reads the log and evaluates the predicate over it. It ships each remaining file without its bounds and
 #     deletes, with the log's outcome.
+#
+# A key index is planned on the driver, built by tasks and asked by tasks (`keys`, `work.SentSearch`).
+#     The driver knows every file of an index that it builds, and no entry of it. Spark brings the entries of a part
+#     together as rows of up to 1 MiB, sorted by numpy: a row an entry would cost Spark more than decoding it does.
+#     A search ships no list of closed row groups: each worker opens the index, as one machine does, and recognises the
+#     files that it is about to open. Of a table the driver asks as well, so that excluded files reach no task.
 #
 # Commits need no coordinator.
 #     Each file's commit is atomic and detects that it is too late. A `ConflictError` (the source changed, the target
