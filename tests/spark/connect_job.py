@@ -38,6 +38,7 @@ def main() -> None:
             "read": bloom.read(spark, [f"{output}/small"], where).select("id", "year"),
             "source": source.load(f"{output}/small").select("id", "year"),
             "keys": str([one.entries for one in bloom.build_index(spark, folder, "id", f"{output}/keys").columns]),
+            "asked": bloom.prune(spark, [folder], where, index=f"{output}/keys").select("row_groups"),
             "index": bloom.build_zone_index(spark, [folder], ["id"], f"{output}/index").select("column", "zones"),
         }  # fmt: skip
         told = {name: got if isinstance(got, str) else list(map(list, got.collect())) for name, got in told.items()}

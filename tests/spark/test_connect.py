@@ -61,7 +61,8 @@ def test_every_function(server: str, data: Path, tmp_path: Path) -> None:
         "inspect": [["id"]] * FILES * ROW_GROUPS, "verify": [["right"]] * FILES * ROW_GROUPS,
         "check": [[1]] * FILES, "prune": [[[1]]] * FILES,
         "s3": [["s3a://data/year=2026/x.parquet", [1], None]],
-        "read": [[key, 2026]] * FILES, "source": [[key, 2026]] * FILES, "index": [["id", FILES]], "keys": entries,
+        "read": [[key, 2026]] * FILES, "source": [[key, 2026]] * FILES,
+        "keys": entries, "asked": [[[1]]] * FILES, "index": [["id", FILES]],
         "table": f"/small/year=2026: lies in the Delta table {tmp_path}/small",
     }  # fmt: skip
     for path in (tmp_path / "expected").rglob("*.parquet"):
