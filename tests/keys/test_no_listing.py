@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from object_store import ObjectStore, reading_by
 from support.commands import command
+from support.ducklake_tables import Lake
 
 import parquet_bloom
 from keys.key_indexes import said_anew
@@ -132,6 +133,21 @@ def test_tables(tmp_path: Path) -> None:
     with pytest.raises(TableFormatError):
         parquet_bloom.count(tmp_path / "t", "id = 5", index=tmp_path / "raw", listing=False)
     assert parquet_bloom.count(tmp_path / "t", "id = 5", index=tmp_path / "raw", listing=False, raw_files=True) == 1
+
+
+def test_a_table_whose_files_prove_nothing_by_name(tmp_path: Path) -> None:
+    """DuckLake gives its tables no identity, so tokens recognise files, without a listing too."""
+    lake = Lake(tmp_path, False)
+    lake.sql("SET threads = 1", "CREATE TABLE t AS SELECT 2 * range AS id FROM range(5000)")
+    name = f"ducklake:{lake.release().name()}"
+    build_index(name, "id", tmp_path / "index")
+    [path] = lake.data.rglob("*.parquet")
+    table = pq.read_table(path)
+    ids = table["id"].to_numpy().copy()
+    ids[7] = 7
+    pq.write_table(table.set_column(0, table.schema.field(0), pa.array(ids)), path)
+    for listing in (True, False):
+        assert parquet_bloom.count(name, "id = 7", index=tmp_path / "index", listing=listing) == 1
 
 
 def test_no_listing_on_a_store(store: ObjectStore, tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> 
 
     proven  False: the caller trusts that files which are not opened are those that were indexed
     """
+    proven = proven or found.has_log  # a table's files come from its log, and not from the index
     manifest, names = index.manifest, index.names
     coverage = Coverage(index)
     if found.has_log:
