@@ -110,8 +110,8 @@ def command(
                 written = rows.write_rows(batches, schema, form, out)
         more = cut and next(iter(found), None) is not None
     if explain and not quiet():
-        if (read := skipping.index_line(scan.search.index_cost)) is not None:
-            note(read)
+        if (evidence := scan.search.evidence) is not None:
+            note(skipping.index_line(evidence.cost))
         skipping.print_explained(scan.verdicts, scan.excluded_files, file=sys.stderr)
     if more:
         note(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")

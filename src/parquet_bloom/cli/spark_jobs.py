@@ -280,7 +280,7 @@ def check(
 
     \b
     parquet-bloom spark check events/ "trace_id = '4bf92f3577b34da6'"
-    parquet-bloom spark check events/ "trace_id = '4bf92f3577b34da6'" --index events-index/
+    parquet-bloom spark check data/ "id = '4bf92f35'" --index index/
     """
     from parquet_bloom.spark import check as function
 

@@ -57,8 +57,8 @@ def print_checked(
     say(line(verdicts, verdicts.excluded), "green" if verdicts.skipped or verdicts.excluded else "")
     after()
     if explain:
-        if (read := index_line(verdicts.index_cost)) is not None:
-            say(read)
+        if verdicts.index_cost.requests:
+            say(index_line(verdicts.index_cost))
         print_explained(verdicts, verdicts.excluded, everything)
         return
     left: dict[str, list[int]] = {}
@@ -79,10 +79,8 @@ def print_checked(
             say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
 
 
-def index_line(cost: Cost) -> str | None:
-    """The reads of a key index in a line; None where there were none."""
-    if not cost.requests:
-        return None
+def index_line(cost: Cost) -> str:
+    """The reads of a key index in a line."""
     return f"{plural(cost.requests, 'read')} of the index, {size(cost.bytes_read)}"
 
 

@@ -413,7 +413,9 @@ def check(
             assert one.bound is not None
             _count_filters(one.decision, one.outline, one.bound, columns, silent)
             unused.add(one)
-    verdicts.unused, verdicts.notes, verdicts.index_cost = unused.parts, search.notes, search.index_cost
+    verdicts.unused, verdicts.notes = unused.parts, search.notes
+    if search.evidence is not None:
+        verdicts.index_cost = search.evidence.cost
     verdicts.columns = list(columns.values())
     if mute := [name for name in silent if name not in columns]:
         which = f"filters on {', '.join(mute[:_MUTE])}{', ...' * (len(mute) > _MUTE)} tell nothing of this predicate"

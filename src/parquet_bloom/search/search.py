@@ -26,7 +26,7 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.index import NO_COST, Cost, Evidence, Index, closed_groups
+from parquet_bloom.search.index import Evidence, Index, closed_groups
 from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
@@ -121,7 +121,7 @@ class Search:
         self.opened: dict[int, OpenFile] = {}
         self._spare_bytes = _KEPT_BYTES
         self._index = index
-        self._evidence: Evidence | None = None
+        self.evidence: Evidence | None = None
 
     def of(self, files: Sequence[DataFile]) -> Search:
         """The same over some of a table's files."""
@@ -232,13 +232,13 @@ class Search:
     def exclusion(self, data_file: DataFile) -> Exclusion | None:
         """Why the log, or an index, excludes a file unopened; None where neither does."""
         excluded = self.log.exclusion(data_file)
-        return excluded if excluded is not None or self._evidence is None else self._evidence.exclusion(data_file)
+        return excluded if excluded is not None or self.evidence is None else self.evidence.exclusion(data_file)
 
     def ask_index(self) -> None:
         """Ask the index of this search about all files, once names have a meaning. Raises StaleIndexError."""
-        if self._index is not None and self._evidence is None and self._first is not None:
-            self._evidence = self._index.evidence(self)
-            if (note := self._evidence.note) is not None:
+        if self._index is not None and self.evidence is None and self._first is not None:
+            self.evidence = self._index.evidence(self)
+            if (note := self.evidence.note) is not None:
                 logger.warning(note)
 
     @property
@@ -253,22 +253,12 @@ class Search:
     @property
     def notes(self) -> list[str]:
         """Notes on tables that the files have to do with, and on files that an index does not cover."""
-        of_index = None if self._evidence is None else self._evidence.note
+        of_index = None if self.evidence is None else self.evidence.note
         return [*self.found.notes, *([of_index] if of_index is not None else [])]
-
-    @property
-    def index_cost(self) -> Cost:
-        """The reads of the index."""
-        return NO_COST if self._evidence is None else self._evidence.cost
-
-    @property
-    def has_evidence(self) -> bool:
-        """Whether there is evidence of an index."""
-        return self._evidence is not None
 
     def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
         """The row groups, of n, that an index closes in an open file; None where it says nothing."""
-        return None if self._evidence is None else closed_groups(self._evidence, data_file, version_token, n)
+        return None if self.evidence is None else closed_groups(self.evidence, data_file, version_token, n)
 
     def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
         cache = self.options.cache

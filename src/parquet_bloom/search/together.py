@@ -33,6 +33,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.evidence import Decision, Groups, Question, decide
+from parquet_bloom.search.index import Evidence
 from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
@@ -62,15 +63,12 @@ class Searching(Protocol):
     log: Log
     options: Options
     visit: Callable[[Any, FileResult], Any] | None
+    evidence: Evidence | None
 
     def excluded(self, data_file: DataFile) -> FileResult | None:
         """As Search has it."""
 
     def question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
-        """As Search has it."""
-
-    @property
-    def has_evidence(self) -> bool:
         """As Search has it."""
 
     def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
@@ -286,7 +284,7 @@ class Together:
         if outline is None:
             return
         files = [group.files[i] for i in numbers]
-        if search.has_evidence:
+        if search.evidence is not None:
             question = replace(question, closed=self._closed(files, outline))
         filters = _JoinedFilters(files, outline, tails)
         decision = decide(filters, outline, question)

@@ -383,30 +383,23 @@ class OpenFile:
         ]
 
     def prefetch(self, ranges: Iterable[Range]) -> None:
-        """Read ranges of a remote file side by side and keep them, until a call for others, for `read`.
-
-        What lies outside the file is passed over; on a local file nothing is gained, or done.
-        """
+        """Read ranges of a remote file side by side, and keep them for `read` until a call for others."""
         if not self.is_remote:
             return
         inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
-        if all(self._block(o, n) is not None for o, n in inside):
+        if all(self._from_memory(o, n) is not None for o, n in inside):
             return
         self._held = []
         whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
         self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
 
-    def _block(self, offset: int, length: int) -> tuple[int, bytes] | None:
-        """The piece in memory that has these bytes."""
+    def _from_memory(self, offset: int, length: int) -> bytes | None:
         for held in (self._tail, self._held):
             at = bisect_right(held, offset, key=lambda block: block[0]) - 1
             if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
-                return held[at]
+                start = offset - held[at][0]
+                return held[at][1][start : start + length]
         return None
-
-    def _from_memory(self, offset: int, length: int) -> bytes | None:
-        found = self._block(offset, length)
-        return None if found is None else found[1][offset - found[0] : offset - found[0] + length]
 
     def footer(self) -> Footer:
         """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError.
