@@ -1,5 +1,7 @@
 """A key index against `check` without one, and DuckDB, in one run: python benchmarks/key_index.py [FILES] [FOLDER]
 
+With --many MILLIONS it locates 100,000 keys among so many million, in 100 row groups a million.
+
 Makes FILES local files of 10 row groups and 1,000 rows each (kept in FOLDER for the next run), random INT64 ids without
 filters and with them, builds an index, and asks for one key at a time. Prints medians and ratios; sizes are exact.
 """
@@ -7,6 +9,7 @@ filters and with them, builds an index, and asks for one key at a time. Prints m
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -38,15 +41,46 @@ def data(folder: Path, files: int) -> None:
             pq.write_table(pa.table({"id": ids}), path, row_group_size=100, use_dictionary=False)
 
 
-def clock(work: Callable[[], object]) -> float:
+def clock(work: Callable[[], object], turns: int = TURNS) -> float:
     """Milliseconds of a call, warm: the median of some."""
     work()
     took = []
-    for _ in range(TURNS):
+    for _ in range(turns):
         begun = time.perf_counter()
         work()
         took.append(time.perf_counter() - begun)
     return 1000 * statistics.median(took)
+
+
+def many(base: Path, millions: int) -> None:
+    """Locate many keys in a large index, beside reading its two columns."""
+    source, index = base / "data", base / "index"
+    source.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(3)
+    shutil.rmtree(index, ignore_errors=True)
+    for i in range(millions):
+        path = source / f"{i:04d}.parquet"
+        ids = rng.integers(0, 1 << 62, 1_000_000)
+        if not path.exists():
+            pq.write_table(pa.table({"id": ids}), path, row_group_size=10_000, use_dictionary=False, compression="none")
+    begun = time.perf_counter()
+    report = parquet_bloom.build_index(source, "id", index)
+    took = time.perf_counter() - begun
+    [column] = report.columns
+    print(
+        f"{column.entries:,} entries, {report.row_groups:,} row groups: {column.bytes / column.entries:.2f} bytes each"
+    )
+    print(f"built in {took:.0f} s, {column.entries / took / 1e6:.1f} million a second")
+    some = pq.read_table(source / "0000.parquet")["id"].to_numpy()
+    keys = np.concatenate([rng.choice(some, 50_000, replace=False), rng.integers(0, 1 << 62, 50_000)])
+    parts = sorted((index / "columns" / "0").iterdir())
+    read = clock(lambda: [pq.read_table(path, use_threads=False) for path in parts], 3)
+    located = clock(lambda: parquet_bloom.locate(source, "id", keys, index), 3)
+    places = parquet_bloom.locate(source, "id", keys, index).num_rows
+    print(
+        f"{len(keys):,} keys in {located:.0f} ms: {places:,} places; both columns are read in {read:.0f} ms: "
+        f"{located / read:.2f}"
+    )
 
 
 def everywhere(base: Path, row_groups: int) -> float:
@@ -59,6 +93,10 @@ def everywhere(base: Path, row_groups: int) -> float:
 
 def main() -> None:
     """Build, ask, locate."""
+    if sys.argv[1:2] == ["--many"]:
+        millions = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+        many(Path(f"/tmp/parquet-bloom-key-index-{millions}-million"), millions)
+        return
     files = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     base = Path(sys.argv[2] if len(sys.argv) > 2 else f"/tmp/parquet-bloom-key-index-{files}")
     source, index = base / "data", base / "index"

@@ -164,6 +164,34 @@ def test_a_killed_writer_leaves_the_old_index(work: str, store: ObjectStore, tmp
     hold(data, index)
 
 
+@pytest.mark.more
+def test_names_of_files_that_were_sent_are_not_used_again(store: ObjectStore, tmp_path: Path) -> None:
+    """Another machine may be removing them, as no manifest names them. What was not sent goes on."""
+    data, index = tmp_path / "data", store.uri("lake/index")
+    (tmp_path / "machine").mkdir()
+    script = (
+        "import tempfile, sys, parquet_bloom; tempfile.tempdir, index, data = sys.argv[1:]; "
+        "parquet_bloom.build_index(data, 'id', index)"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path / "machine"), index, str(data)]
+    running = subprocess.Popen(words)
+
+    def kill(request: Any) -> None:
+        if request.method == "PUT" and "manifest" in request.path:
+            running.kill()
+            running.wait()
+            raise ConnectionAbortedError
+
+    store.wire.before = kill
+    assert running.wait(60) != 0
+    store.wire.before = None
+    before = content(store)
+    assert len(before) == 2, "a listing and a part"
+    subprocess.run(words, check=True, timeout=60)
+    assert not before & content(store), "they have other names, and what nobody names is removed"
+    hold(data, index)
+
+
 @pytest.mark.parametrize("moment", [pytest.param("segments", marks=pytest.mark.more), "manifest"])
 def test_of_two_updaters_on_two_machines_one_wins(moment: str, store: ObjectStore, tmp_path: Path) -> None:
     """Another machine has another folder for temporary files, and updates while this update sends a file."""

@@ -37,6 +37,7 @@ from parquet_bloom.storage.store import GLOB
 from parquet_bloom.storage.stores import Stores, fits, store_of
 from parquet_bloom.storage.version_token import StoreToken
 
+_WRITER, _SENDING = "writer", "sending"  # in `work` of an index on S3: what makes ids its own; that sending has begun
 _SENT_AT_ONCE = 8  # files, each by requests side by side
 
 
@@ -87,6 +88,10 @@ class IndexFolder(ABC):
     def id_of(self, segment: str) -> str:
         """The id of a segment that is built here, of the id that its plan has."""
         return segment
+
+    def revision_after(self, revision: int) -> int:
+        """The revision of a listing that is written anew, of the one that it has."""
+        return revision + 1
 
     def refuse_existing(self, overwrite: bool) -> None:
         """Raise StorageError for an index that is there, unless it may be replaced."""
@@ -228,11 +233,17 @@ class _StoreFolder(IndexFolder):
             # What a killed run did not publish may have the names of files that another machine has published since.
             for name in ("columns", "segments"):
                 shutil.rmtree(os.path.join(self.work, name), ignore_errors=True)
+            # Files of a run that had begun to send them may be removed by another machine at any moment, as no manifest
+            # names them. So their names are not used again.
+            if os.path.exists(os.path.join(self.work, _SENDING)):
+                for name in (_WRITER, _SENDING):
+                    with storing(self.work), suppress(FileNotFoundError):
+                        os.unlink(os.path.join(self.work, name))
             yield
 
     def id_of(self, segment: str) -> str:
         """One of its own for each working folder, so that no two writers ever send files of one name."""
-        path = os.path.join(self.work, "writer")
+        path = os.path.join(self.work, _WRITER)
         with storing(path):
             if not os.path.exists(path):
                 with open(path, "w", encoding="ascii") as out:
@@ -240,6 +251,10 @@ class _StoreFolder(IndexFolder):
             with open(path, encoding="ascii") as file:
                 writer = file.read()
         return hashlib.sha256(f"{segment} {writer}".encode()).hexdigest()[:16]
+
+    def revision_after(self, revision: int) -> int:
+        """One that no other writer takes."""
+        return secrets.randbelow((1 << 31) - 1) + 1
 
     def _at(self, name: str) -> Location:
         return self._store.location(f"{self._path}/{name}")
@@ -260,6 +275,8 @@ class _StoreFolder(IndexFolder):
         return index, index.version
 
     def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
+        with storing(self.work):
+            open(os.path.join(self.work, _SENDING), "w", encoding="ascii").close()
         new = [name for name in _files_of(manifest) if os.path.exists(os.path.join(self.work, *name.split("/")))]
         for sent in in_order(self._send, new, _SENT_AT_ONCE, settle=True):
             sent()

@@ -195,7 +195,7 @@ def _updated(
         live = np.array([(number, file) in alive for file in range(segment.files)], bool)
         renewed = {file: token for (at, file), token in tokens.items() if at == number}
         if live.any():
-            segments.append(_relisted(index, segment, live, renewed, folder.work))
+            segments.append(_relisted(index, segment, live, renewed, folder))
     # 4. Fewer segments.
     merged = _merged(replace(old, segments=(*segments, *added)), folder, report)
     snapshot = found.snapshot
@@ -263,7 +263,7 @@ def _paths(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> list[t
 
 
 def _relisted(
-    index: KeyIndex, segment: Segment, live: NDArray[np.bool_], renewed: dict[int, Kept | None], folder: str
+    index: KeyIndex, segment: Segment, live: NDArray[np.bool_], renewed: dict[int, Kept | None], folder: IndexFolder
 ) -> Segment:
     """A segment with a listing in which files that are gone have no path, and recognised ones their tokens of today."""
     listing = index.listing(segment)
@@ -280,8 +280,8 @@ def _relisted(
             for place in range(int(listing.first[file]), int(listing.first[file + 1])):
                 values[place] = (token or {}).get(name)
         table = _with(table, name, pa.array(values, kind))
-    new = replace(segment, revision=secrets.randbelow((1 << 31) - 1) + 1)
-    return replace(new, listing=write_places(os.path.join(folder, new.listing_name), table))
+    new = replace(segment, revision=folder.revision_after(segment.revision))
+    return replace(new, listing=write_places(os.path.join(folder.work, new.listing_name), table))
 
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
