@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from object_store import ObjectStore
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.keys.build import build_index
+from parquet_bloom.keys.folder import IndexFolder
 from parquet_bloom.keys.update import update_index
 from parquet_bloom.keys.verify import verify_key_index
 
@@ -162,6 +165,33 @@ def test_a_killed_writer_leaves_the_old_index(work: str, store: ObjectStore, tmp
     assert at >= 3, "files are sent before the manifest"
     assert store.get("lake/index/manifest.json") != before
     hold(data, index)
+
+
+def test_updaters_of_one_machine_wait_for_each_other(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is done removes the folder in which the others wait."""
+    data, index = tmp_path / "data", store.uri("lake/index")
+    build_index(data, "id", index)
+    locked, inside, most = IndexFolder.locked, [0], [0]
+
+    @contextmanager
+    def watched(self: IndexFolder) -> Iterator[None]:
+        with locked(self):
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            yield
+            inside[0] -= 1
+
+    monkeypatch.setattr(IndexFolder, "locked", watched)
+    with ThreadPoolExecutor(4) as threads:
+        for turn in range(3):
+            write(data / f"new-{turn}.parquet", 200 + turn)
+            reports = list(threads.map(lambda _: update_index(index, data), range(9)))
+            assert sorted(one.added for one in reports) == [0] * 8 + [1]
+    assert most == [1]
+    hold(data, index)
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 @pytest.mark.more

@@ -38,6 +38,7 @@ from parquet_bloom.storage.stores import Stores, fits, store_of
 from parquet_bloom.storage.version_token import StoreToken
 
 _WRITER, _SENDING = "writer", "sending"  # in `work` of an index on S3: what makes ids its own; that sending has begun
+_LOCK_TRIES = 100
 _SENT_AT_ONCE = 8  # files, each by requests side by side
 
 
@@ -104,14 +105,28 @@ class IndexFolder(ABC):
 
         Raises StorageError where `work` cannot be made.
         """
-        with storing(self.work):
-            self._make_work()
-            fd = os.open(os.path.join(self.work, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = self._lock()
         try:
-            lock(fd)
             yield
         finally:
             os.close(fd)
+
+    def _lock(self) -> int:
+        """The descriptor of the lock, once it is ours."""
+        for left in reversed(range(_LOCK_TRIES)):
+            with storing(self.work):
+                self._make_work()
+                try:
+                    fd = os.open(os.path.join(self.work, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                except FileNotFoundError:  # another process has removed the folder, which it is done with
+                    if not left:
+                        raise
+                    continue
+            lock(fd)
+            if os.fstat(fd).st_nlink:  # it was not removed while this one waited
+                return fd
+            os.close(fd)
+        raise StorageError(self.work, "other programs make and remove this folder again and again; try again")
 
     def _make_work(self) -> None:
         os.makedirs(self.work, exist_ok=True)
