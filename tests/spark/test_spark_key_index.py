@@ -244,6 +244,7 @@ def test_rows_are_those_without_an_index(spark: Any, data: Path, index: Path) ->
 
 def test_literals_are_sought_as_each_file_has_them(tmp_path: Path) -> None:
     """Spark's microseconds are cut off nanoseconds; what it calls a bigint is an INT32 in some files."""
+    pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
     from parquet_bloom.spark.source.source import ParquetBloomSource
 
     micros = 1_700_000_000_000_000
