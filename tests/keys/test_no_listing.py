@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from object_store import ObjectStore, reading_by
+from pyarrow import fs
+from recording_store import keyed, recording
 from support.commands import command
 from support.ducklake_tables import Lake
 
@@ -148,6 +150,22 @@ def test_a_table_whose_files_prove_nothing_by_name(tmp_path: Path) -> None:
     pq.write_table(table.set_column(0, table.schema.field(0), pa.array(ids)), path)
     for listing in (True, False):
         assert parquet_bloom.count(name, "id = 7", index=tmp_path / "index", listing=listing) == 1
+
+
+def test_the_files_are_those_of_the_call_s_own_store(tmp_path: Path) -> None:
+    """Two stores with a bucket of one name, asked one after the other with one index that stays open."""
+    key = write(tmp_path / "one.parquet", 1)
+    retry = fs.AwsStandardS3RetryStrategy(max_attempts=1)
+    with recording() as first, recording() as second:
+        systems = [fs.S3FileSystem(**keyed(store, retry_strategy=retry)) for store in (first, second)]
+        first.objects["lake/data/0.parquet"] = (tmp_path / "one.parquet").read_bytes()
+        build_index("lake/data", "id", tmp_path / "index", filesystem=systems[0])
+        table = pq.read_table(tmp_path / "one.parquet")
+        pq.write_table(pa.concat_tables([table, table]), tmp_path / "two.parquet", row_group_size=ROWS)
+        second.objects["lake/data/0.parquet"] = (tmp_path / "two.parquet").read_bytes()
+        for system, rows in zip(systems, (1, 2), strict=True):
+            how: dict[str, object] = {"filesystem": system, "index": tmp_path / "index", "listing": False}
+            assert parquet_bloom.count("lake/data", f"id = {key}", **how) == rows  # type: ignore[arg-type]
 
 
 def test_no_listing_on_a_store(store: ObjectStore, tmp_path: Path) -> None:

@@ -59,12 +59,13 @@ def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
 def _files(index: KeyIndex, store: Store, folder: Location) -> list[DataFile]:
     """The files of an index below one folder."""
     own = (os.path.realpath(folder.path).replace(os.sep, "/") if store.is_local else store.names(folder)[0]).rstrip("/")
-    kept = index.unlisted
-    if (own, folder.path) not in kept:
-        kept.clear()
-        kept[own, folder.path] = list(_files_of(index, store, folder, own + "/"))
-    files: list[DataFile] = kept[own, folder.path]
+    name, kept = (own, folder.path), index.unlisted
+    if store.is_local and kept is not None and kept[0] == name:  # files of another storage are those of this call's one
+        files: list[DataFile] = kept[1]
+    else:
+        files = list(_files_of(index, store, folder, own + "/"))
     if store.is_local:  # a listing follows no links to folders
+        index.unlisted = name, files
         base = folder.path.rstrip("/")
         inside = {one.relative.rpartition("/")[0] for one in files}
         linked = {
