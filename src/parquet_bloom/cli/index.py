@@ -83,8 +83,8 @@ def command() -> None:
 @key_index.false_places_option
 @key_index.root_option
 @click.option("--dry-run", is_flag=True, help="Of keys: say how large it would be at most; write nothing.")
-@click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
-@click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")
+@key_index.items_option
+@key_index.probability_option
 @click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
 @click.option(
     "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Of lance: do not wait for the disk."
@@ -130,8 +130,7 @@ def build(
             data,
             columns,
             output,
-            items=8192 if items is None else items,
-            probability=0.00057 if probability is None else probability,
+            **key_index.zone_sizes(items, probability),
             overwrite=overwrite,
             sync=sync,
             progress=watch.files,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -34,6 +34,25 @@ root_option = click.option(
     metavar="DIR",
     help="Of keys: the folder that names of files begin with; default: the one that all lie in.",
 )
+items_option = click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
+probability_option = click.option(
+    "--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057."
+)
+
+
+class ZoneSizes(TypedDict):
+    """Sizes of a zone index, as its build_index has them."""
+
+    items: int
+    probability: float
+
+
+def zone_sizes(items: int | None, probability: float | None) -> ZoneSizes:
+    """The sizes of a zone index by its options."""
+    return {
+        "items": 8192 if items is None else items,
+        "probability": 0.00057 if probability is None else probability,
+    }
 
 
 def only_for(kind: str, given: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
-from parquet_bloom.cli.key_index import false_places_option, kind_option, root_option
+from parquet_bloom.cli.key_index import false_places_option, items_option, kind_option, probability_option, root_option
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions
@@ -265,14 +265,19 @@ def verify(
     return verify_filters(spark, paths, none_if_empty(columns), none_if_empty(exclude), sample, **options)
 
 
+class _SearchOptions(ReadOptions):
+    """Options of a search that the library takes as they come."""
+
+    range_values: int
+    index: str | None
+
+
 @_rows_command("check", _CHECK, *_PREDICATE)
 def check(
     spark: Any,
     paths: tuple[str, ...],
     predicate: str,
-    range_values: int,
-    index: str | None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[_SearchOptions],
 ) -> Any:
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
@@ -284,7 +289,7 @@ def check(
     """
     from parquet_bloom.spark import check as function
 
-    return function(spark, paths, predicate, range_values=range_values, index=index, **options)
+    return function(spark, paths, predicate, **options)
 
 
 @_rows_command("prune", _PRUNE, *_PREDICATE)
@@ -292,9 +297,7 @@ def prune(
     spark: Any,
     paths: tuple[str, ...],
     predicate: str,
-    range_values: int,
-    index: str | None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[_SearchOptions],
 ) -> Any:
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
@@ -305,7 +308,7 @@ def prune(
     """
     from parquet_bloom.spark import prune as function
 
-    return function(spark, paths, predicate, range_values=range_values, index=index, **options)
+    return function(spark, paths, predicate, **options)
 
 
 # --- rows of the files, and their index -----------------------------------------------------------
@@ -330,10 +333,8 @@ def read(
     where: str,
     columns: str | None,
     output: str | None,
-    index: str | None,
-    range_values: int,
     limit: int,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[_SearchOptions],
 ) -> int:
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
 
@@ -348,7 +349,7 @@ def read(
 
     names = [name.strip() for name in columns.split(",")] if columns else None
     with watched(spark, "spark read"):
-        frame = job(spark, paths, where, names, range_values=range_values, index=index, **options)
+        frame = job(spark, paths, where, names, **options)
         if output is not None:
             frame.write.parquet(storages(spark, (), output).absolute(output))
             return 0
@@ -375,8 +376,8 @@ class _IndexOptions(ReadOptions):
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="A folder that the executors share.")
 @false_places_option
 @root_option
-@click.option("--items", type=int, metavar="N", help="Of lance: rows a zone; default 8192.")
-@click.option("--probability", type=float, metavar="P", help="Of lance: false positives; default 0.00057.")
+@items_option
+@probability_option
 @click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
 @raw_files_option
 @table_options
@@ -423,8 +424,7 @@ def index(
             paths,
             list(columns),
             output,
-            items=8192 if items is None else items,
-            probability=0.00057 if probability is None else probability,
+            **key_index.zone_sizes(items, probability),
             overwrite=overwrite,
             **reading,
         ).collect()

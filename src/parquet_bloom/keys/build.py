@@ -196,12 +196,19 @@ def _content_words(contents: dict[int, Content]) -> dict[str, Any]:
     return {str(number): [list(one.crc32), one.token] for number, one in contents.items()}
 
 
-def build_segments(plan: Sequence[PlannedSegment], folder: IndexFolder, threads: int, meter: Meter) -> list[Segment]:
-    """Build segments, or what is missing of them, in folder.work. Raises FileError."""
+def build_segments(
+    plan: Sequence[PlannedSegment], folder: IndexFolder, threads: int | None, progress: ProgressCallback | None
+) -> list[Segment]:
+    """Build segments, or what is missing of them, in folder.work. Raises FileError.
+
+    threads, progress  as build_index has them
+    """
+    meter = Meter(progress, [one.data_file for segment in plan for one in segment.files])
     for segment in plan:
         segment.id = folder.id_of(segment.id)
     journal = Journal(os.path.join(folder.work, "build"), "-".join(segment.id for segment in plan))
-    return [_build_segment(segment, folder.work, threads, meter, journal) for segment in plan]
+    n = threads or processors()
+    return [_build_segment(segment, folder.work, n, meter, journal) for segment in plan]
 
 
 def _build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Meter, journal: Journal) -> Segment:
@@ -320,8 +327,8 @@ def build_index(
     found = where.resolve(refuses=RAW_FILES)
     found.raise_failed()
     folder.refuse_among_data(where, found)
-    if not dry_run:
-        folder.refuse_existing(overwrite)
+    if not (dry_run or overwrite):
+        folder.replaceable(overwrite)
     top = root_named(root, where, found)
     plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
     plan.refuse_nothing()
@@ -329,11 +336,7 @@ def build_index(
         report = KeyIndexReport(folder.path, passed_over=plan.empty)
         estimate(plan, report)
     else:
-
-        def segments() -> list[Segment]:
-            meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-            return build_segments(plan.segments, folder, threads or processors(), meter)
-
+        segments = partial(build_segments, plan.segments, folder, threads, progress)
         report = write_index(folder, found, plan, top, false_places, overwrite, segments)
     report.seconds = time.perf_counter() - begun
     return report
@@ -360,9 +363,9 @@ def root_named(root: PathLike | None, where: CallSource, found: ResolvedSource) 
     if root is None:
         return chosen_root(where, found)
     text = os.fspath(root).rstrip("/")
-    return (
-        as_library_names(text) if "://" in text else os.path.realpath(root).rstrip("/")
-    )  # as the names of local files are
+    if "://" in text:
+        return as_library_names(text)
+    return os.path.realpath(root).rstrip("/")  # as the names of local files are
 
 
 def write_index(
@@ -380,8 +383,7 @@ def write_index(
     Raises StorageError, ConflictError, and what `segments` raises.
     """
     with folder.locked():
-        folder.refuse_existing(overwrite)
-        before = folder.version()
+        before = folder.replaceable(overwrite)
         manifest = _manifest_of(found, plan, root, false_places, segments())
         folder.publish(manifest, before, ())
     report = KeyIndexReport(folder.path, passed_over=plan.empty)

@@ -106,6 +106,11 @@ class Coverage:
         facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         return kept[1:] == facts and kept[0] == self._system(found.st_dev, path)
 
+    @staticmethod
+    def lacks(unknown: int, files: int) -> str:
+        """How many of some files are not known, in words."""
+        return f"{unknown:,} of {files:,} files are not covered, or changed since"
+
     def refuse_none(self) -> None:
         """Raise StaleIndexError where no file is known, and the index is not of this very table."""
         if not self.known and not self.is_of_table:

@@ -115,7 +115,7 @@ class KeyEvidence:
         unknown = len(self._search.files) - self.covered
         lines = list(dict.fromkeys(self.problems))
         if unknown:
-            lines.append(f"{unknown:,} of {len(self._search.files):,} files are not covered, or changed since")
+            lines.append(self._coverage.lacks(unknown, len(self._search.files)))
         return "; ".join(lines) or None
 
     def _note(self, problem: str) -> None:

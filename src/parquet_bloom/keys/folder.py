@@ -94,10 +94,12 @@ class IndexFolder(ABC):
         """The revision of a listing that is written anew, of the one that it has."""
         return revision + 1
 
-    def refuse_existing(self, overwrite: bool) -> None:
-        """Raise StorageError for an index that is there, unless it may be replaced."""
-        if not overwrite and self.version() is not None:
+    def replaceable(self, overwrite: bool) -> Any:
+        """The version of the manifest that is there. Raises StorageError for one that may not be replaced."""
+        found = self.version()
+        if found is not None and not overwrite:
             raise StorageError(self.manifest(), EXISTS)
+        return found
 
     @contextmanager
     def locked(self) -> Iterator[None]:

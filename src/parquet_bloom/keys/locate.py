@@ -133,8 +133,7 @@ def locate(
         left = [one for one in found.files if id(one) not in indexed[1]]
         facts.covered, facts.cost = len(found.files) - len(left), opened.take_cost()
         if how.strict_index and left:
-            many = f"{len(left):,} of {len(found.files):,} files are not covered, or changed since"
-            raise StaleIndexError(opened.path, many if facts.note is None else facts.note)
+            raise StaleIndexError(opened.path, facts.note or coverage.lacks(len(left), len(found.files)))
     facts.searched = len(left)
     places += _searched(left, found, how, first, casts, facts)
     numbers = {id(file): at for at, file in enumerate(found.files)}

@@ -52,10 +52,9 @@ from parquet_bloom.search.log import log_of
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.storage.version_token import Kept
-from parquet_bloom.storage.workers import processors
 
 MOST_SEGMENTS = 4  # of one set of types, that a lookup asks
 _TRIES = 5  # of an update that another one overtakes
@@ -108,7 +107,7 @@ def update_index(
         found.raise_failed()
         with folder.locked():
             try:
-                report = _updated(folder, found, threads or processors(), progress)
+                report = _updated(folder, found, threads, progress)
                 break
             except ConflictError as error:
                 if not left or error.path != str(folder.manifest()):
@@ -153,9 +152,7 @@ def rebuild_index(
     plan = plan_of(found, files, (), old.root, wanted, _paths(opened, coverage, found))
     opened.close()
     plan.refuse_nothing()
-    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-    n = threads or processors()
-    segments = partial(build_segments, plan.segments, folder, n, meter)
+    segments = partial(build_segments, plan.segments, folder, threads, progress)
     report = write_index(folder, found, plan, old.root, wanted, True, segments)
     report.seconds = time.perf_counter() - begun
     return report
@@ -170,7 +167,7 @@ def _there(index: PathLike) -> IndexFolder:
 
 
 def _updated(
-    folder: IndexFolder, found: ResolvedSource, threads: int, progress: ProgressCallback | None
+    folder: IndexFolder, found: ResolvedSource, threads: int | None, progress: ProgressCallback | None
 ) -> UpdateReport:
     index, before = folder.open()
     old = index.manifest
@@ -186,8 +183,7 @@ def _updated(
     # 2. A segment of the new ones.
     paths = _paths(index, coverage, found)
     plan = plan_of(found, new, (), old.root, old.false_places, paths)
-    meter = Meter(progress, [one.data_file for segment in plan.segments for one in segment.files])
-    added = build_segments(plan.segments, folder, threads, meter)
+    added = build_segments(plan.segments, folder, threads, progress)
     report.added = sum(segment.files for segment in added)
     # 3. Listings without the files that are gone, and with the tokens of those that were recognised.
     segments = []

@@ -119,7 +119,7 @@ def build_index(
     named = checked_columns(columns, false_places)
     source = source_on_spark(paths_of(paths), options)
     folder = index_folder(local_folder(spark, output))
-    folder.refuse_existing(overwrite)
+    folder.replaceable(overwrite)
     data = _found(spark, source)
     folder.refuse_among_data(data.source, data.found)
     top = root_named(root, data.source, data.found)
