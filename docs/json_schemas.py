@@ -34,7 +34,7 @@ def documents() -> dict[str, dict[str, Any]]:
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
-    from parquet_bloom.keys.report import KeyIndexReport
+    from parquet_bloom.keys.plan import KeyIndexReport
     from parquet_bloom.keys.update import UpdateReport
     from parquet_bloom.keys.verify import KeyIndexInfo, VerifiedKeyIndex
     from parquet_bloom.report.page.page import ReportPage

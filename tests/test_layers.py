@@ -1,7 +1,7 @@
 """Which room may import which, how long modules and calls may be, and what importing the package loads.
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
-names; arguments, errors, extras, limits, options, records, _thrift and _version are for all. No modules import each
+names; errors, extras, limits, options, _thrift and _version are for all. No modules import each
 other in a circle. Imports under TYPE_CHECKING count like all others.
 """
 
@@ -25,7 +25,6 @@ PACKAGE = Path(parquet_bloom.__file__).resolve().parent
 ORDER = [
     "kernels",  # arrays in, arrays out
     "format",  # bytes in, values out
-    "format/forms",  # the forms of filter that are written
     "facts",  # which engine uses filters of which type
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
@@ -45,7 +44,6 @@ ORDER = [
     "zones",  # zone indexes
     "keys",  # key indexes
     "read",  # a door, one module: row groups and zones
-    "polars_scan",  # a door for Polars
     "api",  # a door: Source, with all of these as its methods
     "spark",
     "spark/source",  # rows for spark.read
@@ -75,9 +73,8 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "keys": {"facts", *CHANGE, *TRIALS, "zones", "tables", *ADAPTERS},
     "zones": {"facts", *CHANGE, *TRIALS, "tables", *ADAPTERS},
     "read": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
-    "polars_scan": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
 }
-FOR_ALL = {"arguments", "errors", "extras", "limits", "options", "_thrift", "_version"}
+FOR_ALL = {"errors", "extras", "limits", "options", "_thrift", "_version"}
 ENTRANCES = {
     "__init__",
     "__main__",
@@ -268,7 +265,7 @@ def test_every_folder_has_its_place_in_the_order_and_none_is_utils():
 def test_rooms_above_the_formats_name_no_form_that_lies_in_the_footer():
     """They ask format.footer_filters, or filters.stored, which has one set of methods for filters of every form."""
     naming = {m for m in TREE.sources if any(n.startswith("format.draft_2015") for n in TREE.imports_of(m))}
-    assert naming == {"format.footer_filters", "format.forms.known"}
+    assert naming == {"format.footer_filters", "format.forms"}
 
 
 def invented(root: Path, **sources: str) -> Tree:

@@ -20,7 +20,7 @@ from parquet_bloom.cli import group
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.write import FilterOptions, NewFileOptions, WriterOptions
 from parquet_bloom.errors import RequestError
-from parquet_bloom.format.forms.known import FORMATS, form_of
+from parquet_bloom.format.forms import FORMATS, form_of
 from parquet_bloom.options import Placement
 from parquet_bloom.output.target import Writing
 

@@ -80,11 +80,10 @@ if TYPE_CHECKING:
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
     from parquet_bloom.keys.build import build_index
     from parquet_bloom.keys.locate import locate
-    from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport
+    from parquet_bloom.keys.plan import IndexedColumn, KeyIndexReport
     from parquet_bloom.keys.update import UpdateReport, rebuild_index, update_index
-    from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
-    from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table, scan_polars
     from parquet_bloom.report.page.page import ReportPage, write_report
     from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict, Verdicts, check
     from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
@@ -116,8 +115,8 @@ _HOMES = {
     "FilterWriter": "edit.write",
     "FooterCache": "search.options",
     "Gain": "advice.survey",
-    "IndexedColumn": "keys.report",
-    "KeyIndexReport": "keys.report",
+    "IndexedColumn": "keys.plan",
+    "KeyIndexReport": "keys.plan",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
     "NewFileOptions": "edit.write",
@@ -154,7 +153,7 @@ _HOMES = {
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "change",
-    "scan_polars": "polars_scan",
+    "scan_polars": "read",
     "rebuild_index": "keys.update",
     "status": "filters.status",
     "update_index": "keys.update",

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
-    from parquet_bloom.format.forms.form import Rate
-    from parquet_bloom.keys.report import KeyIndexReport
+    from parquet_bloom.format.forms import Rate
+    from parquet_bloom.keys.plan import KeyIndexReport
     from parquet_bloom.keys.update import UpdateReport
     from parquet_bloom.read import PrunedFiles
     from parquet_bloom.search.check import Verdicts
@@ -140,7 +140,7 @@ class Source(Pinned):
 
     def scan_polars(self, **options: Unpack[AskOptions]) -> pl.LazyFrame:
         """A Polars LazyFrame: parquet_bloom.scan_polars."""
-        from parquet_bloom.polars_scan import scan_polars
+        from parquet_bloom.read import scan_polars
 
         return scan_polars(self._self, index=self.index, **self._asking(options))
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
-from parquet_bloom.arguments import column_names, part, refuse_unknown
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.changeable import changeable, check_append, check_placement, checked_commits, refuse_tails
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.reports import AddReport, RemoveReport
-from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.options import AddOptions, Form, PathLike, RemoveOptions, RequestOptions, WriteOptions
+from parquet_bloom.format.forms import Rate
+from parquet_bloom.options import (
+    AddOptions,
+    Form,
+    PathLike,
+    RemoveOptions,
+    RequestOptions,
+    WriteOptions,
+    column_names,
+    part,
+    refuse_unknown,
+)
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import TableAccess, refuse_named
 from parquet_bloom.source.source import CallSource

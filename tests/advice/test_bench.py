@@ -17,9 +17,9 @@ import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, TableFormatError, TextError
 from parquet_bloom.facts.known import ENGINES
+from parquet_bloom.trials.ask import EngineError
 from parquet_bloom.trials.bench import EngineGain, translated
 from parquet_bloom.trials.child import digest_of
-from parquet_bloom.trials.process import EngineError
 from parquet_bloom.trials.samples import deny
 
 ROWS, GROUPS = 4000, 8

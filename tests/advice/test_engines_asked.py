@@ -30,7 +30,7 @@ from parquet_bloom.facts.known import (
 )
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.trials import samples
-from parquet_bloom.trials.process import EngineError, EngineProcess
+from parquet_bloom.trials.ask import EngineError, EngineProcess
 from parquet_bloom.trials.samples import COLUMNS, write_pair
 
 QUICK = ("uint32", "string", "timestamp[us]", "decimal as FIXED")

@@ -15,7 +15,7 @@ from support.samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers,
 
 import parquet_bloom
 from parquet_bloom.format import compact
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.storage.open_file import OpenFile
 
 PLACES = [(spec, placement) for spec, form in FORMATS.items() for placement in form.placements]

@@ -14,7 +14,7 @@ from support.samples import PYARROW, ROWS, digest, keys_table, leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import RefusedTypeError, RequestError, StorageError, UnknownColumnError
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 
 
 @pytest.mark.parametrize("spec", list(FORMATS))

@@ -14,7 +14,7 @@ import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
 from parquet_bloom.facts.known import ALL, KINDS, READS, RUN, Hazard, check_engine, facts_of, hazards, release_number
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 
 PLACEMENTS = {"footer", "chunk-start", "tail"}
 LOSES = "DuckDB 1.5.3 loses rows over "

@@ -18,7 +18,7 @@ import parquet_bloom
 from parquet_bloom import FilterWarning, cli
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.format import compact, draft_2015, final
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import MAX_BYTES

@@ -29,7 +29,7 @@ from parquet_bloom.filters import ask_kernel, asking
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.filters.locate import FilterRanges, filter_ranges_of, probe
 from parquet_bloom.format import compact, final
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.storage.open_file import OpenFile
 

@@ -19,7 +19,7 @@ from parquet_bloom.errors import FileError, FilterFormatError
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.storage.open_file import OpenFile
 
 STYLES = [(spec, None) for spec in FORMATS] + [("statistics", "hive"), ("statistics", "guava")]

@@ -35,7 +35,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.outline import outline_of
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.statistics import ColumnStatistics, statistics_of
 
 ROWS = 10

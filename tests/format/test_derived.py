@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquet_bloom.format.derived import derived
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.storage.open_file import OpenFile
 

@@ -25,10 +25,9 @@ import parquet_bloom
 from parquet_bloom import Draft2015
 from parquet_bloom.edit import finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
-from parquet_bloom.format import draft_2015
+from parquet_bloom.format import draft_2015, forms
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.footer_filters import footer_filters
-from parquet_bloom.format.forms import known
 from parquet_bloom.format.provenance import read_entries
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import k_probe
@@ -337,7 +336,7 @@ def test_sizes(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("halves", [1, 2])
 def test_distinct_hashes_are_counted_exactly(halves: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where first halves are shared, and where the hashes of many batches are joined on the way."""
-    monkeypatch.setattr(known, "_LOOSE_HASHES", 20)
+    monkeypatch.setattr(forms, "_LOOSE_HASHES", 20)
     rng = np.random.default_rng(halves)
     parts = [rng.integers(0, 6, (n, halves)).astype(np.uint64) for n in (1, 7, 0, 40, 30)]
 
@@ -346,7 +345,7 @@ def test_distinct_hashes_are_counted_exactly(halves: int, monkeypatch: pytest.Mo
             return tuple(part.T)
 
     leaf = Leaf(0, ("x",), 2)
-    found = known.distinct_hashes(iter(parts), leaf, Hashed())  # type: ignore[arg-type]
+    found = forms.distinct_hashes(iter(parts), leaf, Hashed())  # type: ignore[arg-type]
     rows = list(zip(*(column.tolist() for column in found), strict=True))
     assert len(rows) == len(set(rows))
     assert set(rows) == {tuple(row) for part in parts for row in part.tolist()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from parquet_bloom._thrift.parquet import ttypes
-from parquet_bloom.format import field_ids
+from parquet_bloom.format import compact_tree
 
-CLASSES = [one for name, one in vars(field_ids).items() if name.endswith("Id")]
+CLASSES = [one for name, one in vars(compact_tree).items() if name.endswith("Id")]
 
 
 @pytest.mark.parametrize("ids", CLASSES, ids=lambda one: one.__name__)

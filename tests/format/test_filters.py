@@ -21,7 +21,7 @@ from parquet_bloom.format import final
 from parquet_bloom.format.filters import believe, decode_filter, recognise
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.footer import decode_footer
-from parquet_bloom.format.forms.known import FORMATS, format_named
+from parquet_bloom.format.forms import FORMATS, format_named
 from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, Leaf
 from parquet_bloom.format.values import operand

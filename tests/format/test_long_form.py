@@ -13,7 +13,7 @@ from support.samples import write_keys
 import parquet_bloom
 from parquet_bloom.format import compact_tree, final, footer, outline, parquet_41
 from parquet_bloom.format.filters import recognise
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 
 Wanted = Callable[[int, int], bool]  # depth, id -> whether this header gets the long form
 

@@ -25,7 +25,7 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.footer_filters import filters_of_column
 from parquet_bloom.format.outline import NONE, Outline, Slot, outline_of
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 
 START = 1 << 40  # of the footer; no damage to it may have any say in that
 SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)

@@ -15,7 +15,7 @@ from parquet_bloom.errors import LimitError
 from parquet_bloom.format import edits
 from parquet_bloom.format.footer import MAGIC, Footer, decode_footer
 from parquet_bloom.format.footer_filters import footer_filters
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.provenance import all_ranges, read_entries
 from parquet_bloom.format.walked import WalkedFooter, one_column
 from parquet_bloom.storage import open_file as storage

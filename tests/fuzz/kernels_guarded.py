@@ -67,7 +67,7 @@ SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 300
 
 
 def hashes(rng: random.Random, at_end: bool) -> None:
-    from parquet_bloom.kernels import native, native_k_probe
+    from parquet_bloom.kernels import native
 
     n, seed = rng.choice((*SIZES, 2047, 2048, 2049, 5000)), np.uint64(rng.choice((0, 104729, 2**32 - 1)))
     random_ = np.random.default_rng(rng.getrandbits(32))
@@ -88,26 +88,26 @@ def hashes(rng: random.Random, at_end: bool) -> None:
     for kernel in (
         native.xxh64_fixed,
         native.murmur3_fixed,
-        native_k_probe.hive64_fixed,
-        native_k_probe.murmur3_h2_fixed,
+        native.hive64_fixed,
+        native.murmur3_h2_fixed,
     ):
         same(kernel, data, np.uint64(width), seed, out, at_end=at_end)
     for kernel in (
         native.xxh64_variable,
         native.murmur3_variable,
-        native_k_probe.hive64_variable,
-        native_k_probe.murmur3_h2_variable,
+        native.hive64_variable,
+        native.murmur3_h2_variable,
     ):
         same(kernel, texts, offsets, seed, out, at_end=at_end)
     for width in (4, 8):
         numbers = random_.integers(0, 256, n * width).astype(np.uint8)
-        same(native_k_probe.wang_fixed, numbers, np.uint64(width), np.uint64(rng.randrange(2)), out, at_end=at_end)
+        same(native.wang_fixed, numbers, np.uint64(width), np.uint64(rng.randrange(2)), out, at_end=at_end)
         ends = (np.arange(n + 1) * width).astype(np.uint64)
-        same(native_k_probe.wang_variable, numbers, ends, np.uint64(rng.randrange(2)), out, at_end=at_end)
+        same(native.wang_variable, numbers, ends, np.uint64(rng.randrange(2)), out, at_end=at_end)
 
 
 def filters(rng: random.Random, at_end: bool) -> None:
-    from parquet_bloom.kernels import native, native_k_probe
+    from parquet_bloom.kernels import native
 
     random_ = np.random.default_rng(rng.getrandbits(32))
     n, blocks = rng.choice(SIZES), rng.choice((1, 2, 3, 5, 128, 129))
@@ -125,10 +125,10 @@ def filters(rng: random.Random, at_end: bool) -> None:
     longs, k = random_.integers(0, 2**63, blocks).astype(np.uint64), np.uint64(rng.choice((1, 3, 17)))
     other = random_.integers(0, 2**64, n, np.uint64)
     first = np.uint64(rng.randrange(2))
-    same(native_k_probe.insert_32, longs, wanted, first, k, at_end=at_end)
-    same(native_k_probe.contains_32, longs, wanted, first, k, np.zeros(n, np.bool_), at_end=at_end)
-    same(native_k_probe.insert_64, longs, wanted, other, k, at_end=at_end)
-    same(native_k_probe.contains_64, longs, wanted, other, k, np.zeros(n, np.bool_), at_end=at_end)
+    same(native.insert_32, longs, wanted, first, k, at_end=at_end)
+    same(native.contains_32, longs, wanted, first, k, np.zeros(n, np.bool_), at_end=at_end)
+    same(native.insert_64, longs, wanted, other, k, at_end=at_end)
+    same(native.contains_64, longs, wanted, other, k, np.zeros(n, np.bool_), at_end=at_end)
 
 
 def asking(rng: random.Random, at_end: bool) -> None:
@@ -181,7 +181,7 @@ def walks(rng: random.Random, at_end: bool) -> None:
     from targets import footers
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.format.outline_walk import walk_outline
+    from parquet_bloom.format.outlines import walk_outline
     from parquet_bloom.kernels import compact_walk
 
     data = rng.choice(footers())

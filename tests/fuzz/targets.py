@@ -31,11 +31,11 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.format import draft_2015, edits, filters, lance, properties, provenance, roaring
+from parquet_bloom.format import draft_2015, edits, filters, forms, lance, provenance, roaring
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.footer_filters import footer_filters
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.schema import choose_leaves, find_leaf, split_path
 from parquet_bloom.predicates.arrow import from_expression, from_filters
 from parquet_bloom.predicates.bind import Schema, bind
@@ -304,7 +304,7 @@ def _run_words(data: bytes, _: Path) -> None:
     leaves = leaf_sets()[len(data) % len(leaf_sets())]
     for call in (
         lambda: split_path(name), lambda: find_leaf(leaves, name), lambda: choose_leaves(leaves, [name]),
-        lambda: properties.sizes_from(properties.parse_properties([pair])),
+        lambda: forms.sizes_from(forms.parse_properties([pair])),
     ):  # fmt: skip
         with contextlib.suppress(ParquetBloomError):
             call()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquet_bloom.format import edits
+from parquet_bloom.kernels import block, loops, native
 from parquet_bloom.kernels import hashes as plain_hashes
-from parquet_bloom.kernels import loops, native, native_k_probe, plain_filters
 
 AT_ONCE = plain_hashes._AT_ONCE
 EDGES = [1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE + 7]
@@ -26,8 +26,7 @@ LENGTHS = {  # of texts: (the least, the most, how many texts)
 
 
 def numba_loop(name: str, shape: str):
-    home = native if name in ("xxh64", "murmur3") else native_k_probe
-    return getattr(home, f"{name.replace('-', '_')}_{shape}")
+    return getattr(native, f"{name.replace('-', '_')}_{shape}")
 
 
 @pytest.mark.parametrize("n", EDGES)
@@ -86,12 +85,12 @@ def test_split_blocks(rule: str, n_blocks: int, n: int) -> None:
     before = np.random.default_rng(1).integers(0, 2**16, 8 * n_blocks).astype(np.uint32)  # some bits are set already
     wanted, found = before.copy(), before.copy()
     (native.insert_mask if rule == "mask" else native.insert_multiply_shift)(wanted, hashes)
-    plain_filters.insert(found, hashes, rule)
+    block.insert(found, hashes, rule)
     assert (found == wanted).all()
     asked = np.concatenate((hashes, hashes + np.uint64(1 << 20), hashes ^ np.uint64(1 << 63)))
     told, answer = np.empty(len(asked), np.bool_), np.empty(len(asked), np.bool_)
     (native.contains_mask if rule == "mask" else native.contains_multiply_shift)(wanted, asked, told)
-    plain_filters.contains(wanted, asked, rule, answer)
+    block.contains(wanted, asked, rule, answer)
     assert (answer == told).all()
     assert answer[:n].all(), "what was inserted is there"
 
@@ -104,7 +103,7 @@ def test_many_split_blocks(rule: str, n_blocks: int) -> None:
     wanted = np.zeros(8 * n_blocks * len(counts), np.uint32)
     found = wanted.copy()
     native.insert_each(wanted, counts, hashes, rule == "mask")
-    plain_filters.insert_each(found, counts, hashes, rule)
+    block.insert_each(found, counts, hashes, rule)
     assert (found == wanted).all()
 
 
@@ -115,21 +114,21 @@ def test_k_probes(longs: int, k: int, n: int) -> None:
     asked, other = np.concatenate((one, ~one)), np.concatenate((two, two))
     for first in (1, 2):
         wanted, found = np.zeros(longs, np.uint64), np.zeros(longs, np.uint64)
-        native_k_probe.insert_32(wanted, one, np.uint64(first), np.uint64(k))
-        plain_filters.insert_32(found, one, first, k)
+        native.insert_32(wanted, one, np.uint64(first), np.uint64(k))
+        block.insert_32(found, one, first, k)
         assert (found == wanted).all(), first
         told, answer = np.empty(2 * n, np.bool_), np.empty(2 * n, np.bool_)
-        native_k_probe.contains_32(wanted, asked, np.uint64(first), np.uint64(k), told)
-        plain_filters.contains_32(wanted, asked, first, k, answer)
+        native.contains_32(wanted, asked, np.uint64(first), np.uint64(k), told)
+        block.contains_32(wanted, asked, first, k, answer)
         assert (answer == told).all(), first
         assert answer[:n].all()
     wanted, found = np.zeros(longs, np.uint64), np.zeros(longs, np.uint64)
-    native_k_probe.insert_64(wanted, one, two, np.uint64(k))
-    plain_filters.insert_64(found, (one, two), k)
+    native.insert_64(wanted, one, two, np.uint64(k))
+    block.insert_64(found, (one, two), k)
     assert (found == wanted).all()
     told, answer = np.empty(2 * n, np.bool_), np.empty(2 * n, np.bool_)
-    native_k_probe.contains_64(wanted, asked, other, np.uint64(k), told)
-    plain_filters.contains_64(wanted, (asked, other), k, answer)
+    native.contains_64(wanted, asked, other, np.uint64(k), told)
+    block.contains_64(wanted, (asked, other), k, answer)
     assert (answer == told).all()
     assert answer[:n].all()
 

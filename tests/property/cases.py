@@ -28,7 +28,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.filters import asking
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.outline import Outline, outline_of
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Predicate, leaves_of
 from parquet_bloom.storage import open_file as storage

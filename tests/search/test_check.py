@@ -20,7 +20,7 @@ from support.samples import FIXTURES, ROWS, keys_table, write_keys
 import parquet_bloom
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
 from parquet_bloom.filters.locate import FilterRanges, probe
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.storage.open_file import OpenFile
 

@@ -16,8 +16,8 @@ from support.samples import write_keys
 import parquet_bloom
 from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
-from parquet_bloom.format.forms.known import FORMATS
-from parquet_bloom.spark.folders import folders_of, shape_of
+from parquet_bloom.format.forms import FORMATS
+from parquet_bloom.spark.listing import folders_of, shape_of
 from parquet_bloom.spark.work import literal_path
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ import pytest
 import parquet_bloom
 from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, StorageError, TextError, UnknownColumnError
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.literals import Instant
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 from parquet_bloom.search.search import as_predicate

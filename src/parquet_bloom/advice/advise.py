@@ -25,7 +25,6 @@ from parquet_bloom.advice.survey import (
     seconds,
     survey_column,
 )
-from parquet_bloom.arguments import refuse_unknown, several
 from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import (
@@ -38,15 +37,14 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.facts.known import check_engine, danger_of, engines_for, notes_of
-from parquet_bloom.filters.each_file import open_logged
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilters
-from parquet_bloom.format.forms.form import Sizing
-from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.filters.tails import open_logged
+from parquet_bloom.format.forms import FORMATS, Sizing
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BOOLEAN, Leaf, join_path
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown, several
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
 from parquet_bloom.source.names import add_command, check_command, paths_of_source

@@ -15,7 +15,7 @@ from parquet_bloom.edit.gain import Estimate, estimate
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.locate import filter_ranges_of
-from parquet_bloom.format.forms.form import Sizing
+from parquet_bloom.format.forms import Sizing
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, statistics_of

@@ -31,7 +31,7 @@ from parquet_bloom.cli.groups import RATE, SIZE, Command
 from parquet_bloom.cli.progress import Watch
 
 if TYPE_CHECKING:
-    from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.format.forms import Rate
     from parquet_bloom.options import AddOptions, Form
 
 
@@ -106,7 +106,7 @@ def command(
     changes no row; neither --output nor --in-place is given.
     """
     from parquet_bloom.change import add_filters
-    from parquet_bloom.format.forms.known import form_of
+    from parquet_bloom.format.forms import form_of
     from parquet_bloom.report.added import print_added, print_commits
 
     with Watch("add", quiet=as_json) as watch:

@@ -36,7 +36,7 @@ from parquet_bloom.report.text import (
 from parquet_bloom.storage.display import without_secret
 
 if TYPE_CHECKING:
-    from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.format.forms import Rate
     from parquet_bloom.options import Family, Strategy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -279,8 +279,7 @@ def form_as_value(function: F) -> F:
 
 def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:
     """Raises RequestError for an unknown form, and for a style of another form than statistics."""
-    from parquet_bloom.format.forms.known import format_named
-    from parquet_bloom.format.properties import parse_properties
+    from parquet_bloom.format.forms import format_named, parse_properties
 
     name = format_named(spec).name
     only = parameter("form", "statistics") + f", not for {name}"

@@ -19,7 +19,7 @@ from parquet_bloom.errors import ParquetBloomError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.format.forms import Rate
 
 # Options by what they are for, in the order of the help page: what most people need first, limits last. All others
 # are "Options".

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from parquet_bloom.arguments import part
 from parquet_bloom.cli import key_index
 from parquet_bloom.cli.common import (
     all_option,
@@ -28,7 +27,7 @@ from parquet_bloom.cli.key_index import only_for
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import ReadOptions
+from parquet_bloom.options import ReadOptions, part
 from parquet_bloom.report.text import headline
 
 if TYPE_CHECKING:

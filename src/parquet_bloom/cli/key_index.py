@@ -15,7 +15,7 @@ from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import headline
 
 if TYPE_CHECKING:
-    from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport
+    from parquet_bloom.keys.plan import IndexedColumn, KeyIndexReport
 
 _DAY_S = 86_400
 FALSE_PLACES = 0.05  # as build_index has it, whose module takes its time to load

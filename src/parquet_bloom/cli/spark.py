@@ -21,7 +21,7 @@ from parquet_bloom.cli.progress import watched
 from parquet_bloom.cli.spark_jobs import COMMANDS, FIRST_FAILED, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
-    from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.format.forms import Rate
     from parquet_bloom.options import Form, SparkAddOptions
 
 

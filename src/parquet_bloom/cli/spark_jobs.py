@@ -10,7 +10,6 @@ from typing import Any, TypeVar, Unpack, cast
 
 import click
 
-from parquet_bloom.arguments import part
 from parquet_bloom.cli import key_index
 from parquet_bloom.cli.common import (
     aside,
@@ -31,7 +30,7 @@ from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import false_places_option, items_option, kind_option, probability_option, root_option
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import ReadOptions, TableOptions
+from parquet_bloom.options import ReadOptions, TableOptions, part
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]

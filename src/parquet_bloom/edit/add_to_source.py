@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 from parquet_bloom.edit.add import AddToFile, add_to
 from parquet_bloom.edit.changeable import Changeable, ChangeableTable
 from parquet_bloom.edit.plan import (
+    CONSTANT,
     HAS_FILTER,
+    LACKS,
     NO_VALUE,
     FilterProgress,
     Request,
     Run,
     SkippedColumn,
+    TableColumns,
     plan_columns,
     plan_file,
     rates_of,
 )
 from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
-from parquet_bloom.edit.table_columns import CONSTANT, LACKS, TableColumns
 from parquet_bloom.edit.table_commit import (
     THROUGH_LOG,
     FileOutcome,
@@ -41,8 +43,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.format.filters import BloomFilter
 from parquet_bloom.format.footer import ChunkKey
-from parquet_bloom.format.forms.form import Sizing
-from parquet_bloom.format.forms.known import FINAL, is_sized
+from parquet_bloom.format.forms import FINAL, Sizing, is_sized
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.output.recovery import open_for_change

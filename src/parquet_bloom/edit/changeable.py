@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from parquet_bloom.edit.reports import FileReport
 from parquet_bloom.edit.table_commit import FAR_FILES, THROUGH_LOG, Committing, FileWork, SourceChange, change_table
 from parquet_bloom.errors import RequestError, parameter
-from parquet_bloom.filters.each_file import files_at_once
+from parquet_bloom.filters.tails import files_at_once
 from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions
 from parquet_bloom.output.s3 import one_client
 from parquet_bloom.output.target import Writing

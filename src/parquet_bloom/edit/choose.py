@@ -22,7 +22,7 @@ from parquet_bloom.edit.gain import Estimate, estimate
 from parquet_bloom.edit.sample import distinct, halves, places_of, shared_fraction, thinned
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import Footer
-from parquet_bloom.format.forms.form import Sizing
+from parquet_bloom.format.forms import Sizing
 from parquet_bloom.format.schema import BYTE_ARRAY
 from parquet_bloom.format.statistics import domain_of, statistics_of
 from parquet_bloom.format.values import floats_in

@@ -39,7 +39,7 @@ from parquet_bloom.edit.sample import (
     first_places,
     places_of,
 )
-from parquet_bloom.format.forms.form import Sizing
+from parquet_bloom.format.forms import Sizing
 from parquet_bloom.format.statistics import domain_of
 from parquet_bloom.format.values import arrow_of
 from parquet_bloom.kernels.split_block import BLOCK_BYTES

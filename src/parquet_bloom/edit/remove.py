@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.changeable import Changeable
 from parquet_bloom.edit.finish import check_written, write_footer
-from parquet_bloom.edit.plan import Run
+from parquet_bloom.edit.plan import Run, TableColumns
 from parquet_bloom.edit.reports import AddedFile, RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import Removal, plan_removal, removal_edit, write_body
-from parquet_bloom.edit.table_columns import TableColumns
 from parquet_bloom.edit.table_commit import FileOutcome, FileWork, check_size, footer_bytes
 from parquet_bloom.edit.writer import BuiltElsewhere
 from parquet_bloom.errors import FooterError, LayoutError, RequestError, TableFormatError, parameter

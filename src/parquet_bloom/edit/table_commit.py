@@ -27,8 +27,7 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     parameter,
 )
-from parquet_bloom.filters.each_file import files_at_once
-from parquet_bloom.filters.tails import as_it_was
+from parquet_bloom.filters.tails import as_it_was, files_at_once
 from parquet_bloom.options import CommitMode, CommitOptions
 from parquet_bloom.output.s3 import one_client
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of

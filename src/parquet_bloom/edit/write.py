@@ -16,16 +16,14 @@ from typing import Any, Protocol, TypedDict, Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.changeable import ChangeableFiles
 from parquet_bloom.edit.plan import Request, plan_columns, with_properties
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
-from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.format.forms.known import requested_form
-from parquet_bloom.options import BuildOptions, EngineOption, Form, PathLike, SyncOption
+from parquet_bloom.format.forms import Rate, requested_form
+from parquet_bloom.options import BuildOptions, EngineOption, Form, PathLike, SyncOption, part, refuse_unknown
 from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.display import brief, line

@@ -26,7 +26,7 @@ from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters, length_of
-from parquet_bloom.format.forms.form import BuiltFilter, Format, Sizing
+from parquet_bloom.format.forms import BuiltFilter, Format, Sizing
 from parquet_bloom.format.provenance import all_ranges, new_entries, rewritten, tail_facts
 from parquet_bloom.kernels.loops import expect
 from parquet_bloom.output.draft import FileSink, NewVersion
@@ -34,7 +34,7 @@ from parquet_bloom.storage.open_file import OpenFile
 
 # --- filters of column chunks ---------------------------------------------------------------------
 #
-# Filters of column chunks: a form builds them (formats.forms) from the values that pyarrow decodes.
+# Filters of column chunks: a form builds them (format.forms) from the values that pyarrow decodes.
 
 # (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
 BuiltElsewhere = Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]

@@ -28,9 +28,9 @@ from parquet_bloom.filters.locate import (
 )
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format import final
-from parquet_bloom.format.derived import derived
-from parquet_bloom.format.joined import FAR, FILE_BITS, JoinedOutline
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outlines import FAR, FILE_BITS, JoinedOutline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.open_file import OpenFile

@@ -28,7 +28,7 @@ from parquet_bloom._thrift.parquet.ttypes import CompressionCodec, PageHeader, P
 from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC
-from parquet_bloom.format.forms.form import BATCH_ROWS
+from parquet_bloom.format.forms import BATCH_ROWS
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.format.walked import one_column
 from parquet_bloom.kernels.hashes import offsets_of

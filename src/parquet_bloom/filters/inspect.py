@@ -12,15 +12,13 @@ from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import column_names, refuse_unknown
-from parquet_bloom.filters.each_file import each_file
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
-from parquet_bloom.filters.tails import older_footers, tails_of
+from parquet_bloom.filters.tails import each_file, older_footers, tails_of
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line_of, quantity

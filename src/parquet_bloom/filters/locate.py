@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.format import final
-from parquet_bloom.format.derived import derived
 from parquet_bloom.format.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.format.final import Candidate, Rule
-from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent, derived
 from parquet_bloom.format.footer_filters import filters_of_column
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.provenance import read_entries, rules_of

@@ -17,19 +17,17 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
-from parquet_bloom.filters.each_file import each_file
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
 from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
-from parquet_bloom.filters.tails import older_footers
+from parquet_bloom.filters.tails import each_file, older_footers
 from parquet_bloom.format.filters import HEADER_BYTES
 from parquet_bloom.format.footer import ChunkKey
-from parquet_bloom.format.forms.known import FORMATS, format_named
+from parquet_bloom.format.forms import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
+from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.history import FilterOptions, History, Version
 from parquet_bloom.source.names import ORDINARY, ShellCommand, TableAccess, add_command, typed_sources
 from parquet_bloom.source.results import Result, table_of

@@ -27,7 +27,7 @@ from parquet_bloom.filters.locate import (
 from parquet_bloom.format.filters import BloomFilter, Header, decode_filter
 from parquet_bloom.format.footer import chunk_extent
 from parquet_bloom.format.footer_filters import FooterFilter, believed, filters_of_column, footer_filters
-from parquet_bloom.format.forms.form import Filter
+from parquet_bloom.format.forms import Filter
 from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import Counts, counts_in, denied_bound, empty_filter_problem

@@ -17,18 +17,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.filters.decode import ColumnReader
-from parquet_bloom.filters.each_file import each_file
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
+from parquet_bloom.filters.tails import each_file
 from parquet_bloom.format.footer import Footer
-from parquet_bloom.format.forms.form import BATCH_ROWS, Filter
+from parquet_bloom.format.forms import BATCH_ROWS, Filter
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line_of, quantity

@@ -24,19 +24,17 @@ from parquet_bloom.format.compact_tree import (
     I32,
     I64,
     STRUCT,
-    Node,
-    NodeList,
-    Template,
-    parse,
-)
-from parquet_bloom.format.field_ids import (
     ColumnChunkId,
     ColumnMetaDataId,
     FileMetaDataId,
     KeyValueId,
+    Node,
+    NodeList,
     OffsetIndexId,
     PageLocationId,
     RowGroupId,
+    Template,
+    parse,
 )
 from parquet_bloom.kernels.loops import worth_loading
 

@@ -3,7 +3,7 @@
     at bloom_filter_offset:  | header | bitset: n_blocks x 32 bytes |
 
 A form decides the header's bytes, and the rule by which a value becomes a hash and a hash becomes a block
-(formats.forms has those that are written). A header that does not say its rule leaves several candidates; a value is
+(format.forms has those that are written). A header that does not say its rule leaves several candidates; a value is
 absent only if all of them say so.
 """
 

@@ -9,11 +9,11 @@ Source: parquet-format README.md, "File format" and "Metadata".
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import accumulate
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
@@ -22,6 +22,7 @@ from parquet_bloom.format.compact_tree import (
     LIST,
     STOP,
     STRUCT,
+    FileMetaDataId,
     draft_structs,
     field_header,
     first_field,
@@ -30,8 +31,6 @@ from parquet_bloom.format.compact_tree import (
     list_of_structs,
     skip,
 )
-from parquet_bloom.format.derived import derived
-from parquet_bloom.format.field_ids import FileMetaDataId
 from parquet_bloom.format.schema import Leaf, leaves_of
 
 MAGIC = b"PAR1"
@@ -40,6 +39,46 @@ TAIL_BYTES = 8  # length and magic
 _LARGE = 1 << 20  # bytes of a footer
 
 ChunkKey = tuple[int, int]  # (row group, column): names a column chunk of a file
+
+
+# --- values that are derived from a footer or an outline once, and kept with it ---------------------
+#
+#     @derived
+#     def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics: ...
+#
+# The first call for a leaf works its statistics out, later ones look them up; they go when the outline goes. An
+# error is not kept. Threads that share an outline may work a value out twice, and each sees a whole one.
+
+
+class Keeper(Protocol):
+    """A footer or an outline; only `derived` touches its memory."""
+
+    @property
+    def memory(self) -> dict[Any, Any]:
+        """(function, its arguments) -> what it found."""
+
+
+_K = TypeVar("_K", bound=Keeper)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def derived(work_out: Callable[Concatenate[_K, _P], _T]) -> Callable[Concatenate[_K, _P], _T]:
+    """Make a function of a footer or an outline remember what it found; its other arguments are hashable."""
+
+    @wraps(work_out)
+    def kept(keeper: _K, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        key = (work_out, arguments, *named.items())
+        memory = keeper.memory
+        if key not in memory:
+            memory[key] = work_out(keeper, *arguments, **named)
+        found: _T = memory[key]
+        return found
+
+    return kept
+
+
+# --- footers ---------------------------------------------------------------------------------------
 
 
 def footer_length(tail: bytes, file_size: int) -> int:
@@ -87,7 +126,7 @@ class Footer:
     start     where they lie, bytes from the start of the file
     metadata  FileMetaData
     leaves    the columns; leaf i describes chunk i of every row group
-    memory    of format.derived: what others derive from this footer and keep with it
+    memory    of `derived`: what others derive from this footer and keep with it
     """
 
     data: bytes

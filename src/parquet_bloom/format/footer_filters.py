@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, KeyValue
 from parquet_bloom.errors import FilterFormatError, FooterError, UnknownFilterError
 from parquet_bloom.format import compact
-from parquet_bloom.format.derived import derived
 from parquet_bloom.format.draft_2015 import KEY, KEYS, FooterFilter, KProbeFilter, filter_in_pairs
 from parquet_bloom.format.edits import PairChanges
-from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.footer import ChunkKey, Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import counts_of, denied_bound, empty_filter_problem

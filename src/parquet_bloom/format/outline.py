@@ -70,7 +70,7 @@ class Outline:
               writer, orders
     rows      int64[row groups]
     slots     int64[Slot.COUNT, row groups, columns]
-    memory    of format.derived: what others derive from this outline and keep with it
+    memory    of `derived`: what others derive from this outline and keep with it
     """
 
     data: bytes
@@ -96,7 +96,7 @@ class Outline:
         """The same with other names of its leaves, and nothing derived yet."""
         return replace(self, leaves=leaves, memory={})
 
-    # An outline may be that of several files, format.joined.JoinedOutline. What may differ between them:
+    # An outline may be that of several files, format.outlines.JoinedOutline. What may differ between them:
 
     @property
     def footers(self) -> Sequence[int] | NDArray[np.int64]:

@@ -26,9 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.format.derived import derived
 from parquet_bloom.format.final import Rule
-from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.footer import ChunkKey, Footer, derived
 from parquet_bloom.format.footer_filters import filters_in_pairs
 from parquet_bloom.format.schema import Leaf
 
@@ -162,7 +161,7 @@ def new_entries(
 ) -> list[dict[str, Any]]:
     """Entries for the filters one `add` wrote: columns that fill the same row groups share one.
 
-    described  how values became bits, see format.forms.form.Format
+    described  how values became bits, see format.forms.Format
     footer     of the file the filters went into, for its names
     filter_ranges  of the new filters only
     """

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
-from parquet_bloom.format.derived import derived
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 

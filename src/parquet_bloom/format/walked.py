@@ -31,14 +31,16 @@ from parquet_bloom.format.compact_tree import (
     LIST,
     STOP,
     STRUCT,
+    ColumnChunkId,
+    ColumnMetaDataId,
+    FileMetaDataId,
+    RowGroupId,
     field_header,
     first_field,
     list_header,
     list_of_structs,
 )
-from parquet_bloom.format.derived import derived
-from parquet_bloom.format.field_ids import ColumnChunkId, ColumnMetaDataId, FileMetaDataId, RowGroupId
-from parquet_bloom.format.footer import ChunkKey, ColumnChunks, Footer
+from parquet_bloom.format.footer import ChunkKey, ColumnChunks, Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
 

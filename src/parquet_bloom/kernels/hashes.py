@@ -383,9 +383,9 @@ def _kernel(name: ArrayHashName, shape: str) -> Any:
         from parquet_bloom.kernels import native
 
         return getattr(native, f"{name}_{shape}")
-    from parquet_bloom.kernels import native_k_probe
+    from parquet_bloom.kernels import native
 
-    return getattr(native_k_probe, f"{name.replace('-', '_')}_{shape}")
+    return getattr(native, f"{name.replace('-', '_')}_{shape}")
 
 
 def _check_widths(widths: Sequence[int]) -> None:

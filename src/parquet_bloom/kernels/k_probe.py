@@ -30,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterShapeError
-from parquet_bloom.kernels import plain_filters
+from parquet_bloom.kernels import block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import compiled
 from parquet_bloom.options import Family, Strategy
@@ -176,13 +176,13 @@ def _check(longs: Longs, k: int) -> None:
 def insert_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> None:
     """Insert hashes, as rule.hash_values gives them, into longs, uint64[n], in place."""
     _check(longs, k)
-    if not compiled(plain_filters.PROBE_NS * k * len(hashes[0])):
+    if not compiled(block.PROBE_NS * k * len(hashes[0])):
         if rule.strategy == "MURMUR128_64":
-            plain_filters.insert_64(longs, (hashes[0], hashes[1]), k)
+            block.insert_64(longs, (hashes[0], hashes[1]), k)
         else:
-            plain_filters.insert_32(longs, hashes[0], rule.first, k)
+            block.insert_32(longs, hashes[0], rule.first, k)
         return
-    from parquet_bloom.kernels import native_k_probe as native
+    from parquet_bloom.kernels import native as native
 
     if rule.strategy == "MURMUR128_64":
         native.insert_64(longs, hashes[0], hashes[1], np.uint64(k))
@@ -201,13 +201,13 @@ def contains_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> N
     """
     _check(longs, k)
     out = np.empty(len(hashes[0]), np.bool_)
-    if not compiled(plain_filters.PROBE_NS * k * len(hashes[0])):
+    if not compiled(block.PROBE_NS * k * len(hashes[0])):
         if rule.strategy == "MURMUR128_64":
-            plain_filters.contains_64(longs, (hashes[0], hashes[1]), k, out)
+            block.contains_64(longs, (hashes[0], hashes[1]), k, out)
         else:
-            plain_filters.contains_32(longs, hashes[0], rule.first, k, out)
+            block.contains_32(longs, hashes[0], rule.first, k, out)
         return out
-    from parquet_bloom.kernels import native_k_probe as native
+    from parquet_bloom.kernels import native as native
 
     if rule.strategy == "MURMUR128_64":
         native.contains_64(longs, hashes[0], hashes[1], np.uint64(k), out)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterShapeError
-from parquet_bloom.kernels import plain_filters
+from parquet_bloom.kernels import block
 from parquet_bloom.kernels.block import BLOCK_BYTES as BLOCK_BYTES
 from parquet_bloom.kernels.block import IndexRule as IndexRule
 from parquet_bloom.kernels.block import block_contains as block_contains
@@ -77,8 +77,8 @@ def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = 
     words = _words(blocks, rule)
     if not words.flags.writeable:
         raise FilterShapeError("these blocks are a view of bytes that cannot be written; copy them first")
-    if not compiled(plain_filters.INSERT_NS * len(hashes)):
-        plain_filters.insert(words, hashes, rule)
+    if not compiled(block.INSERT_NS * len(hashes)):
+        block.insert(words, hashes, rule)
         return
     from parquet_bloom.kernels import native
 
@@ -103,8 +103,8 @@ def build_each(
     blocks = np.zeros((len(counts), num_bytes // BLOCK_BYTES, 8), np.uint32)
     if not len(counts):
         return blocks
-    if not compiled(plain_filters.INSERT_NS * len(hashes)):
-        plain_filters.insert_each(blocks.reshape(-1), counts, hashes, rule)
+    if not compiled(block.INSERT_NS * len(hashes)):
+        block.insert_each(blocks.reshape(-1), counts, hashes, rule)
         return blocks
     from parquet_bloom.kernels import native
 
@@ -128,8 +128,8 @@ def contains_hashes(
     """
     words = _words(blocks, rule)
     out = np.empty(len(hashes), np.bool_)
-    if not compiled(plain_filters.CONTAINS_NS * len(hashes)):
-        plain_filters.contains(words, hashes, rule, out)
+    if not compiled(block.CONTAINS_NS * len(hashes)):
+        block.contains(words, hashes, rule, out)
         return out
     from parquet_bloom.kernels import native
 

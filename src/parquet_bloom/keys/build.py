@@ -23,7 +23,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from parquet_bloom._version import __version__
-from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import CHANGED, ConflictError, RequestError, parameter
 from parquet_bloom.filters.content import Content, Recording
 from parquet_bloom.filters.decode import ColumnReader
@@ -42,17 +41,19 @@ from parquet_bloom.keys.manifest import (
     schema_bytes,
 )
 from parquet_bloom.keys.plan import (
+    KeyIndexReport,
     Plan,
     PlannedFile,
     PlannedSegment,
     as_library_names,
     chosen_root,
+    estimate,
+    fill,
     is_of_version,
     plan_of,
 )
-from parquet_bloom.keys.report import KeyIndexReport, estimate, fill
 from parquet_bloom.limits import limits
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile

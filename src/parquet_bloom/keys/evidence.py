@@ -24,11 +24,10 @@ from parquet_bloom.format.statistics import (
     one_value_statistics,
     unknown_statistics,
 )
-from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
+from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves, unlisted_files
 from parquet_bloom.keys.entries import ranges
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
-from parquet_bloom.keys.unlisted import unlisted_files
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import (
     Bound,

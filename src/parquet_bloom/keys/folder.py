@@ -21,11 +21,10 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError
 from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.keys.manifest import NAME, Manifest, listing_name, part_name, to_json
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.output.atomic_file import AtomicFile, local_target
 from parquet_bloom.output.folder import SUFFIX, lock
 from parquet_bloom.output.s3 import StoredFile

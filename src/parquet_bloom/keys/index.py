@@ -40,7 +40,7 @@ class KeyIndex:
 
     def __init__(self, where: PathLike, new: str | None = None) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
-        self.unlisted: tuple[tuple[str, str], list[Any]] | None = None  # keys.unlisted: a local folder, and its files
+        self.unlisted: tuple[tuple[str, str], list[Any]] | None = None  # keys.coverage: a local folder, and its files
         self._new = new
         self._cost = NO_COST
         self._listings: dict[str, Listing] = {}

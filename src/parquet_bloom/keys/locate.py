@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import FileChangedError, FileError, RefusedTypeError, RequestError, StaleIndexError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Outline
@@ -30,7 +29,7 @@ from parquet_bloom.format.values import type_of
 from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
 from parquet_bloom.keys.evidence import searched_index
 from parquet_bloom.keys.index import KeyIndex
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, refuse_unknown
 from parquet_bloom.predicates.tree import And
 from parquet_bloom.search.index import NO_COST, Cost, unlisted
 from parquet_bloom.search.keys import NumberedKeys, admitted_keys, numbered_keys

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import ConflictError, FileError, RequestError, StorageError
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format.schema import split_path
@@ -45,9 +44,8 @@ from parquet_bloom.keys.manifest import (
     partition_bits_of,
     place_bits_of,
 )
-from parquet_bloom.keys.plan import plan_of
-from parquet_bloom.keys.report import KeyIndexReport, fill
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.keys.plan import KeyIndexReport, fill, plan_of
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.search.log import log_of
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of

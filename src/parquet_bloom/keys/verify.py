@@ -15,14 +15,13 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.coverage import Covered, coverage_of
 from parquet_bloom.keys.index import KeyIndex
-from parquet_bloom.keys.report import IndexedColumn, KeyIndexReport, fill
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.keys.plan import IndexedColumn, KeyIndexReport, fill
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.open_file import OpenFile

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from parquet_bloom.format.forms.known import format_named
+from parquet_bloom.format.forms import format_named
 from parquet_bloom.options import DEFAULT_FORM
 from parquet_bloom.report.added import print_files
 from parquet_bloom.report.gates import status_text

@@ -19,13 +19,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.format.compact import uncollected
-from parquet_bloom.format.derived import derived
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, refuse_unknown
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate

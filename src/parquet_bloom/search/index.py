@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError
+from parquet_bloom.options import several
 from parquet_bloom.search.log import Exclusion, Log
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from parquet_bloom.filters.asking import AnyTails, count_read, headers_of, place
 from parquet_bloom.filters.locate import filter_ranges_of, header_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format.arrow_types import has_any_length
-from parquet_bloom.format.joined import FILE_BITS
 from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.outline import NONE, Outline
+from parquet_bloom.format.outlines import FILE_BITS
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of, limits, statistics_of
 from parquet_bloom.format.values import described, key_for, operand, same_kind, same_type, type_of

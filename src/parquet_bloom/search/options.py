@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 from weakref import WeakSet
 
-from parquet_bloom.arguments import part
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import ReadOptions
+from parquet_bloom.options import ReadOptions, part
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location

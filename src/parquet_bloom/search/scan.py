@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
-from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
 from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, column_names, refuse_unknown
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Compare, Part, Predicate, Unknown, leaves_of
 from parquet_bloom.search.check import (

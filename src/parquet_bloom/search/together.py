@@ -2,7 +2,7 @@
 
     open, tails, footers       each file
     groups                     files of one schema, writer, partition and outcome by the log
-    decide                     each group: search.evidence, over a format.joined.JoinedOutline
+    decide                     each group: search.evidence, over a format.outlines.JoinedOutline
     results                    each file: its part of the arrays
 
 A pass over arrays of a few elements takes as long as one over a thousand: most of the time that a small file takes.
@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.filters.asking import Answers, AnyTails, Probes, ask_joined
-from parquet_bloom.format.joined import FAR, JoinedOutline, join
 from parquet_bloom.format.outline import Outline
-from parquet_bloom.format.outline_walk import LateOutline, walk_outlines
+from parquet_bloom.format.outlines import FAR, JoinedOutline, LateOutline, join, walk_outlines
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import ANY

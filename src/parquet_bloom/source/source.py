@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from parquet_bloom.arguments import part
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
-from parquet_bloom.options import PathLike, ReadOptions, TableOptions
+from parquet_bloom.options import PathLike, ReadOptions, TableOptions, part
 from parquet_bloom.source.names import ORDINARY, NamedSource, TableAccess, TableName, named_table
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import Names, names_of

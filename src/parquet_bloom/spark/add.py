@@ -25,12 +25,10 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.add_to_source import AddToTableFile, request_for_source
 from parquet_bloom.edit.changeable import check_placement, checked_commits
-from parquet_bloom.edit.plan import Request
+from parquet_bloom.edit.plan import Request, TableColumns
 from parquet_bloom.edit.reports import FileReport, TableCommit
-from parquet_bloom.edit.table_columns import TableColumns
 from parquet_bloom.edit.table_commit import (
     Committing,
     FileOutcome,
@@ -41,7 +39,7 @@ from parquet_bloom.edit.table_commit import (
     target_of,
 )
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
-from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
+from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions, part, refuse_unknown
 from parquet_bloom.output.folder import remove_stale
 from parquet_bloom.output.target import Writing, remove_unnamed
 from parquet_bloom.source.names import TableAccess
@@ -69,7 +67,7 @@ from parquet_bloom.storage.workers import WorkerSets
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.format.forms import Rate
 
 
 # --- the call -------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import SparkJobError
 from parquet_bloom.filters.content import Content
 from parquet_bloom.format.schema import Leaf, select_leaves
@@ -43,6 +42,7 @@ from parquet_bloom.keys.folder import index_folder
 from parquet_bloom.keys.listing import ListedFile
 from parquet_bloom.keys.manifest import PartFile, Segment, SegmentColumn, part_name
 from parquet_bloom.keys.plan import (
+    KeyIndexReport,
     Plan,
     PlannedFile,
     PlannedSegment,
@@ -53,9 +53,8 @@ from parquet_bloom.keys.plan import (
     leaves_of_file,
     plan_file,
 )
-from parquet_bloom.keys.report import KeyIndexReport
 from parquet_bloom.limits import limits
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.failures import explained, raising_ours

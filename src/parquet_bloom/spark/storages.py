@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError, parameter
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.paths import DataFile, partitions_of
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on

@@ -34,7 +34,7 @@ from parquet_bloom.errors import CHANGED, ConflictError, FileError, ParquetBloom
 from parquet_bloom.filters.content import chunk_crc
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import ChunkKey
-from parquet_bloom.format.forms.form import BuiltFilter
+from parquet_bloom.format.forms import BuiltFilter
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

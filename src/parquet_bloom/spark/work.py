@@ -43,9 +43,19 @@ from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files, source_of
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.failures import raising_ours
-from parquet_bloom.spark.folders import folders_of, pseudo_leaves, shape_of
 from parquet_bloom.spark.frames import Row, frame_of, mapped_rows, try_workers
-from parquet_bloom.spark.listing import FAILED, FILE, Listing, find_tables, gathered, list_files, not_listed
+from parquet_bloom.spark.listing import (
+    FAILED,
+    FILE,
+    Listing,
+    find_tables,
+    folders_of,
+    gathered,
+    list_files,
+    not_listed,
+    pseudo_leaves,
+    shape_of,
+)
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format import lance as form
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.source.source import CallSource

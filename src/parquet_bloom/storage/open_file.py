@@ -30,7 +30,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.format.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
 from parquet_bloom.format.outline import Outline, outline_of
-from parquet_bloom.format.outline_walk import walk_outline
+from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.walked import WalkedFooter
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit

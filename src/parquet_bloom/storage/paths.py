@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.display import Brief, without_secret
 from parquet_bloom.storage.remote import Location, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FooterError, ParquetBloomError
 from parquet_bloom.format.footer import TAIL_BYTES, footer_length
-from parquet_bloom.format.joined import FAR, FILE_BITS
 from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outlines import FAR, FILE_BITS
 from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile, Range, decode_outline
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.store import open_regular
@@ -171,7 +171,7 @@ class Tails:
         file.kept_at = file.size - length
         return tail
 
-    # --- by addresses of joined files, see format.joined --------------------------------------------
+    # --- by addresses of joined files, see format.outlines -------------------------------------------
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read ranges of the joined file; fewer bytes where a file ends. Raises OSError."""

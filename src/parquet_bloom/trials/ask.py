@@ -1,7 +1,7 @@
 """Reports which engine uses filters on which type of column: by known facts, or by files with lying filters.
 
 for each kind of column     a control file, and the same file whose filters deny everything (trials.samples)
-for each engine installed   a process of its own (trials.process), in which each question is asked of both:
+for each engine installed   a process of its own, in which each question is asked of both:
                             the control must give the row; if the other file does not, the filter was used
 """
 
@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,9 +37,44 @@ from parquet_bloom.facts.known import (
     version_of,
 )
 from parquet_bloom.source.results import Result, table_of
+from parquet_bloom.storage.child_process import ChildProcess
 from parquet_bloom.trials import samples
-from parquet_bloom.trials.process import EngineError, EngineProcess
 from parquet_bloom.trials.samples import write_pair
+
+
+class EngineError(Exception):
+    """An engine's error, or the end of its process, in one line; `lost` where it was the process."""
+
+    def __init__(self, text: str, lost: bool = False) -> None:
+        self.lost = lost
+        super().__init__(text)
+
+
+class EngineProcess:
+    """A process for one engine; use it in a with statement, which ends the process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._child = ChildProcess("parquet_bloom.trials.child", engine.adapter, alone=True)
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._child.close()
+
+    def ask(self, task: str, **arguments: Any) -> Any:
+        """The answer of a task of trials.child. Raises EngineError; a lost process is started anew."""
+        try:
+            answer, _ = self._child.ask({"task": task, **arguments}, self._engine.seconds)
+        except TimeoutError:
+            raise EngineError(f"no answer within {self._engine.seconds} s", lost=True) from None
+        except EOFError as error:
+            raise EngineError(f"its process ended: {error}", lost=True) from None
+        if "error" in answer:
+            raise EngineError(answer["error"])
+        return answer["answer"]
+
 
 LOST = "lost"  # the engine crashed or hung over the question
 

@@ -3,7 +3,7 @@
     the file has filters on the predicate's columns    before: a copy without filters    after: the file
     it has none there                                  before: the file                  after: a copy with filters
 
-Copies lie in a temporary folder that goes away. Each engine runs in a process of its own (trials.process); a run of
+Copies lie in a temporary folder that goes away. Each engine runs in a process of its own; a run of
 each file that does not count comes first, then both take turns.
 """
 
@@ -30,8 +30,7 @@ from parquet_bloom.search.check import Verdicts, check
 from parquet_bloom.source.names import named_table
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.paths import locate
-from parquet_bloom.trials.ask import installed_engines
-from parquet_bloom.trials.process import EngineError, EngineProcess
+from parquet_bloom.trials.ask import EngineError, EngineProcess, installed_engines
 
 # --- a query in each engine's SQL -----------------------------------------------------------------
 #

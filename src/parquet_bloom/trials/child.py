@@ -1,4 +1,4 @@
-"""In the process of one engine (`trials.process`): a task is a question, and has an answer or an error."""
+"""In the process of one engine (`trials.ask`): a task is a question, and has an answer or an error."""
 
 from __future__ import annotations
 

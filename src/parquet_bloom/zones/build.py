@@ -20,13 +20,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import CHANGED, RequestError, StorageError, parameter
 from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.source.names import refuse_named
 from parquet_bloom.source.results import Result, table_of

@@ -16,12 +16,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.schema import split_path
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.stores import Stores, store_of

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, known_parts, terms_of
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options

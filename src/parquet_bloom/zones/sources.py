@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import (
     DamagedFileError,
     FilterFormatError,
@@ -37,7 +36,7 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
-from parquet_bloom.options import PathLike
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.source.view import FileView

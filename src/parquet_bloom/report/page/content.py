@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from parquet_bloom.advice.advise import Advice, advise_on
 from parquet_bloom.advice.survey import evenly_spread
-from parquet_bloom.arguments import several
 from parquet_bloom.errors import ParquetBloomError, RequestError
-from parquet_bloom.filters.each_file import open_logged
 from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
+from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.options import several
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check

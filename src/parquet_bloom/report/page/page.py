@@ -11,10 +11,9 @@ from typing import Any, Unpack
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
-from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.options import PathLike, ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output, new_target
 from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections

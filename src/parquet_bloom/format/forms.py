@@ -1,15 +1,14 @@
-"""Every form of filter that is written, by its name: split blocks and k probes.
+"""The forms of filter that are written: their protocol, each form by its name, and the options of the 2015 draft.
 
-The first allocation is for as many distinct values as the chunk has values (or ndv says); it is
-folded while the exact rate stays within the target, so the size comes from the data and no count
-of distinct values is needed. Too small an allocation is built again, twice as large.
+Two implementations of the protocol: SplitBlockForm (today's format and the drafts of 2018) and KProbeForm (the draft
+of 2015). A form says how a filter is built, where it may lie, and how a file describes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +19,179 @@ from parquet_bloom.format import draft_2015, final, parquet_41
 from parquet_bloom.format.draft_2015 import Style, built, key_values, style_named
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.footer import ChunkKey, Footer
-from parquet_bloom.format.forms.form import BATCH_ROWS, USELESS_FPP, Batches, BuiltFilter, Format, Sizing
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import arrow_of, stored_floats, twins
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.options import DEFAULT_FORM, Draft2015, Form, FormName, Placement
 
+Rate = float | Literal["auto"]  # a false positive rate, or whatever lets a reader read least
+Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
+BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache
+USELESS_FPP = 0.5  # a filter that admits more than half of all absent values is not written
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How large a filter may be.
+
+    fpp        target rate
+    ndv        first guess of distinct values
+    max_bytes  limit of the bitset
+    in_vain    bytes that an error makes a reader read. With it there is no target: the filter has the size at which
+               its own bytes and those that its errors cost are least together
+    """
+
+    fpp: float = 0.01
+    ndv: int | None = None
+    max_bytes: int = split_block.MAX_BYTES
+    in_vain: int | None = None
+
+    def size_for(self, ndv: int) -> int:
+        """Bytes of a split block filter of so many distinct values, a power of two."""
+        if self.in_vain is None:
+            return split_block.size_for(ndv, self.fpp, self.max_bytes)
+        return split_block.least_size(ndv, self.in_vain, self.max_bytes)
+
+    def is_reached(self, num_bytes: int, rate: float, ndv: float) -> bool:
+        """Whether a filter of this size and rate, of some ndv distinct values, is large enough."""
+        return rate <= self.fpp if self.in_vain is None else num_bytes >= self.size_for(max(1, round(0.9 * ndv)))
+
+    def may_fold(self, num_bytes: int, rate: float, folded_rate: float) -> bool:
+        """Whether half of such a filter, which has another rate, does as well."""
+        if self.in_vain is None:
+            return folded_rate <= self.fpp
+        return num_bytes // 2 + folded_rate * self.in_vain <= num_bytes + rate * self.in_vain
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFilter:
+    """A filter, or the reason why there is none.
+
+    data    header and bitset, as they go into the file; None without a filter
+    texts   of `statistics`: the key-values of the column chunk, and data is empty
+    fpp     its exact false positive rate
+    reached whether the fpp is within the target; not so where max_bytes was in the way
+    """
+
+    data: bytes | None
+    reason: str = ""
+    fpp: float = 0.0
+    num_bytes: int = 0
+    estimated_ndv: float = 0.0
+    reached: bool = True
+    texts: tuple[tuple[str, str], ...] = ()
+
+
+class Format(Protocol):
+    """One form of filter."""
+
+    @property
+    def name(self) -> str:
+        """As options.FormName has it."""
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The places in the body for its filters, the default first; none where they lie in the footer."""
+
+    @property
+    def writes_length(self) -> bool:
+        """Whether the footer has bloom_filter_length; the drafts of 2018 know no such field."""
+
+    @property
+    def breaks(self) -> str:
+        """Engines that fail on a file with such filters, measured; "" for none."""
+
+    @property
+    def fpp(self) -> float:
+        """The default false positive rate."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The most a bitset may take."""
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """How values become bits, as a file's provenance has it."""
+
+    def refusal(self, leaf: Leaf) -> str | None:
+        """Why it has no filter for such a column; None where it has."""
+
+    def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
+        """Why this chunk's part of the footer takes no filter of it; None where it does."""
+
+    def most_bytes(self, n_values: int, sizing: Sizing) -> int:
+        """The bytes that a filter of so many values takes at most, in the file, with its header."""
+
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
+        """Build a filter from the values of one column chunk, of which there are n_values at most."""
+
+    def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
+        """Whether `build_smallest` can build the filter of so few values."""
+
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
+        """Build the filters of several chunks of a few values each together, as `build` would.
+
+        arrays   chunk, some of its values; all of a chunk's follow each other
+        returns  chunk -> filter; those that need another size, or have no value, are not among them
+        """
+
+
+# --- a filter that answers ------------------------------------------------------------------------
+#
+# What a filter is to those who read one, once its bytes are in memory.
+#
+# Two implementations: `format.filters.BloomFilter` (split blocks, from the file's body) and
+# `format.draft_2015.KProbeFilter` (the draft of 2015, from the footer).
+
+
+class Filter(Protocol):
+    """A whole filter, under every rule that it may follow: absent is only what all of these say is absent."""
+
+    @property
+    def spec(self) -> str:
+        """The name of its form."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the bitset."""
+
+    @property
+    def hash_functions(self) -> int:
+        """Positions that a value takes in the whole bitset; 0 where the form has blocks."""
+
+    @property
+    def bits_set(self) -> int:
+        """How many of the bits are set, of 8 * num_bytes."""
+
+    @property
+    def fpp(self) -> float:
+        """False positive rate for random absent values, by the bits."""
+
+    @property
+    def estimated_ndv(self) -> float:
+        """Distinct values, from the share of bits set."""
+
+    def might_contain(self, plain: bytes) -> bool:
+        """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""
+
+    def might_contain_array(self, values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+        """Probe each value of an Arrow array that is not null: PLAIN values, or binary of their bytes."""
+
+    def might_contain_hashed(self, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """The same of values whose XXH64 with seed 0 is known, as uint64[n] without nulls; most forms want no other."""
+
+
+# --- forms of split blocks -------------------------------------------------------------------------
+#
+# The first allocation is for as many distinct values as the chunk has values (or ndv says); it is
+# folded while the exact rate stays within the target, so the size comes from the data and no count
+# of distinct values is needed. Too small an allocation is built again, twice as large.
+
 
 @dataclass(frozen=True, slots=True)
 class SplitBlockForm:
-    """A form of split block filters, see format.forms.form.Format.
+    """A form of split block filters, see Format.
 
     header  bitset bytes -> header bytes
     rule    how values are hashed and blocks are chosen
@@ -193,7 +354,7 @@ _LOOSE_HASHES = 1 << 20  # so many are held before they are made distinct
 
 @dataclass(frozen=True, slots=True)
 class KProbeForm:
-    """The form of the 2015 draft, see format.forms.form.Format.
+    """The form of the 2015 draft, see Format.
 
     style  which of the families' filters to write
     """
@@ -320,3 +481,77 @@ def format_named(spec: str) -> Format:
     if spec not in FORMATS:
         raise RequestError(f"unknown spec {spec}; there are: {', '.join(FORMATS)}")
     return FORMATS[spec]
+
+
+# --- the Hadoop properties of the 2015 draft, as options of ours -----------------------------------
+#
+#     parquet.enable.bloom.filter        default false: the draft wrote none unless told to
+#     parquet.expected.entries           distinct values per row group; the data decide without it
+#     parquet.bloom.filter.fpp.provided  whether the next one counts, default: if it is there
+#     parquet.bloom.filter.fpp.value     false positive rate, 0.05 without it; the draft's code said
+#     parquet.bloom.filter.value         this for the same
+#
+# Source: parquet-java PR #215, ParquetOutputFormat; docs/formats.md section 4.
+
+ENABLE = "parquet.enable.bloom.filter"
+ENTRIES = "parquet.expected.entries"
+PROVIDED = "parquet.bloom.filter.fpp.provided"
+VALUE = "parquet.bloom.filter.fpp.value"
+VALUE_IN_CODE = "parquet.bloom.filter.value"
+PROPERTIES = (ENABLE, ENTRIES, PROVIDED, VALUE, VALUE_IN_CODE)
+
+
+def parse_properties(texts: Sequence[str]) -> dict[str, str]:
+    """Read "name=value" texts. Raises RequestError for any other, and for a name that comes twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise RequestError(parameter("properties") + f" {text}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
+        if found.setdefault(name, value) != value:
+            raise RequestError(parameter("properties") + f" {name} stands there twice, as {found[name]} and as {value}")
+    return found
+
+
+def sizes_from(properties: Mapping[str, str]) -> tuple[float | None, int | None]:
+    """The false positive rate and the number of entries in properties; None: not set.
+
+    Raises RequestError for a property that the draft does not know, a value that is none, and where the
+    properties ask for no filter.
+    """
+    for name in properties:
+        if name not in PROPERTIES:
+            raise RequestError(f"property {name} is unknown; there are: {', '.join(PROPERTIES)}")
+    if not _boolean(properties, ENABLE, True):
+        raise RequestError(f"{ENABLE} is false, so there is nothing to add")
+    rates = {properties[name] for name in (VALUE, VALUE_IN_CODE) if name in properties}
+    if len(rates) > 1:
+        raise RequestError(f"{VALUE} and {VALUE_IN_CODE} differ")
+    if not _boolean(properties, PROVIDED, bool(rates)):
+        rates = set()
+    elif not rates:
+        raise RequestError(f"{PROVIDED} is true, but {VALUE} is not given")
+    return (_rate(rates.pop()) if rates else None), _entries(properties.get(ENTRIES))
+
+
+def _boolean(properties: Mapping[str, str], name: str, default: bool) -> bool:
+    text = properties.get(name)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise RequestError(f"{name}={text}: expected true or false")
+    return text.lower() == "true"
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise RequestError(f"{VALUE}={text}: expected a rate between 0 and 1") from None
+
+
+def _entries(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        raise RequestError(f"{ENTRIES}={text}: expected a number") from None

@@ -1,1 +1,0 @@
-"""The forms of filter that are written: how each is built, and what a file says of it."""
