@@ -131,7 +131,7 @@ ADVICE = re.compile(
 )
 # Others' texts, and ours of another place: nothing is known of them here.
 HANDED_ON = {
-    "edit/changeable.py", "edit/plan.py", "edit/remove.py", "format/draft_2015.py", "predicates/arrow.py",
+    "edit/changeable.py", "edit/plan.py", "edit/remove.py", "format/forms.py", "predicates/arrow.py",
     "predicates/text.py", "search/search.py", "spark/listing.py", "spark/work.py", "spark/sessions.py",
     "spark/storages.py", "storage/paths.py", "storage/remote.py", "storage/stores.py", "output/atomic_file.py",
     "cli/locate.py", "keys/build.py", "keys/entries.py", "keys/folder.py", "keys/plan.py",
