@@ -1,9 +1,11 @@
-"""Names and first lines use the field's words, and docstrings describe only fields and parameters that exist."""
+"""Names and first lines use the field's words; docstrings and comments speak only of fields and names that exist."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -171,4 +173,82 @@ def test_fields_that_docstrings_describe_exist() -> None:
         if isinstance(item.node, ast.ClassDef):
             names = with_bases(item.node)
             stale += [f"{item}: {name}" for name in described(item.docstring) if name not in names]
+    assert stale == []
+
+
+# --- names of other modules -----------------------------------------------------------------------
+
+DOTTED = re.compile(r"(?<![\w./:-])[a-z_0-9]+(?:\.[A-Za-z_0-9]+)+(?![\w/(])")
+# Settings of Spark, and files, whose first words are rooms of ours too.
+FOREIGN = re.compile(
+    r"spark\.(task|pyspark|sql|dataSource)\b|.*\.(parquet|txt|html|py)$|schema\.name-mapping|schema\.name$"
+)
+
+
+def modules() -> dict[str, Path]:
+    """Module -> its file, as `search.evidence`; a room's __init__ has the room's name. Bindings are left out."""
+    paths = (path for path in PACKAGE.rglob("*.py") if "_thrift" not in path.parts)
+    return {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
+        for path in paths
+    }
+
+
+def defined(tree: ast.Module) -> dict[str, set[str]]:
+    """The names of a module, those inside functions too: each with the names in it, if it is a class."""
+    names: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            inside = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+            inside |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            names[node.name] = inside | {part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef)}
+        elif isinstance(node, ast.FunctionDef):
+            names.setdefault(node.name, set())
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name: set() for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.setdefault(node.id, set())
+    return names
+
+
+def prose(source: str) -> Iterator[str]:
+    """Docstrings and comments."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield text
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+def test_names_of_other_modules_in_docstrings_and_comments_exist() -> None:
+    """`room.module.name`, or `module.name` in its own room: a move or a new name leaves no old one behind."""
+    files = modules()
+    names = {name: defined(ast.parse(path.read_text())) for name, path in files.items()}
+    rooms = {name for name, path in files.items() if path.name == "__init__.py"}
+
+    def stands(word: list[str], base: list[str]) -> bool | None:
+        """Whether a word is a name below a room; None: its first part is no module there."""
+        parts = [*base, *word]
+        for n in range(len(parts), len(base), -1):
+            if (module := ".".join(parts[:n])) in files:
+                inside = names[module]
+                if n == len(parts):
+                    return True
+                if parts[n] not in inside:
+                    return False
+                return n + 1 == len(parts) or not inside[parts[n]] or parts[n + 1] in inside[parts[n]]
+        return None
+
+    stale, met = [], 0
+    for name, path in files.items():
+        room = (name if name in rooms else name.rpartition(".")[0]).split(".")
+        for text in prose(path.read_text()):
+            for word in DOTTED.findall(text):
+                if FOREIGN.match(word):
+                    continue
+                found = [stands(word.split("."), room) if room != [""] else None, stands(word.split("."), [])]
+                met += True in found
+                if False in found and True not in found:
+                    stale.append(f"{path.relative_to(PACKAGE)}: {word}")
+    assert met > 200, "the pattern still meets names"
     assert stale == []

@@ -10,7 +10,7 @@ A type checker finds a keyword that is misspelt; at run time `refuse_unknown` do
 made of pieces that share no key. Pieces become values, which have the defaults and the checks:
 
     RequestOptions -> edit.plan.Request        WriteOptions  -> output.target.Writing
-    CommitOptions  -> edit.table_commit.Committing           ReadOptions -> source.roots.TableAccess
+    CommitOptions  -> edit.table_commit.Committing           ReadOptions -> source.names.TableAccess
 """
 
 from __future__ import annotations

@@ -223,9 +223,9 @@ def test_both_zeros_and_the_canonical_nan_stand_beside_their_twins(tmp_path: Pat
             assert not parquet_bloom.check(out, f"{column} = {text}")[0].skipped, f"{column} = {text} has a row"
         assert parquet_bloom.check(out, f"{column} = 7.25")[0].skipped, "the filter does deny something"
     with OpenFile(out) as source_file:
-        from parquet_bloom.filters.locate import FilterRanges, read_filter
+        from parquet_bloom.filters.locate import RangesByChunk, read_filter
 
-        bloom = read_filter(source_file, FilterRanges(source_file.footer())[0, 2])
+        bloom = read_filter(source_file, RangesByChunk(source_file.footer())[0, 2])
     assert bloom.might_contain(np.float64("nan").tobytes()), "an engine asks for the canonical NaN"
 
 

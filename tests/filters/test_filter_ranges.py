@@ -27,7 +27,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.filters import ask_kernel, asking
 from parquet_bloom.filters.asking import ask
-from parquet_bloom.filters.locate import FilterRanges, filter_ranges_of, probe
+from parquet_bloom.filters.locate import RangesByChunk, filter_ranges_of, probe
 from parquet_bloom.format import compact, final
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.schema import Leaf
@@ -69,7 +69,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: 
 def fits_one_by_one(source: OpenFile, column: int) -> tuple[list[bool], list[bool]]:
     """(exists, fits) of each row group."""
     footer = source.footer()
-    places = FilterRanges(footer)
+    places = RangesByChunk(footer)
     exists, fits = [], []
     for group in range(footer.n_row_groups):
         place = places[group, column]
@@ -80,7 +80,7 @@ def fits_one_by_one(source: OpenFile, column: int) -> tuple[list[bool], list[boo
 
 
 def ask_one_by_one(source: OpenFile, column: int, groups: list[int], probes: list[tuple[bytes, ...]]) -> Any:
-    places = FilterRanges(source.footer())
+    places = RangesByChunk(source.footer())
     denied, damaged, unknown = [], {}, {}
     for group, own in zip(groups, probes, strict=True):
         place = places[group, column]

@@ -278,7 +278,7 @@ def test_encode_and_decode(spec):
     data = form.header(blocks.nbytes) + blocks.tobytes()
     assert data == header(spec, 2048) + bitset(VALUES, 64, form.rule)
     found = decode_filter(data, len(data), form.rule)
-    assert (found.spec, [rule for rule, _ in found.parts]) == (spec, [form.rule])
+    assert (found.spec, [rule for rule, _ in found.readings]) == (spec, [form.rule])
     assert np.array_equal(found.blocks, blocks)
     assert form.writes_length == (spec == "final")
     assert form == format_named(spec)
@@ -296,7 +296,7 @@ def test_vectors_are_decoded():
     for name, rules in (("bloom_filter.bin", RULES["parquet-41-raw"]), ("bloom_filter.xxhash.bin", [XXH])):
         data = corpus_file(f"bloom/parquet-testing__{name}").read_bytes()
         found = decode_filter(data, len(data))
-        assert [rule for rule, _ in found.parts] == rules
+        assert [rule for rule, _ in found.readings] == rules
         assert all(found.might_contain(v) for v in (b"hello", b"parquet", b"bloom", b"filter"))
         assert not any(found.might_contain(v) for v in (b"Hello", b"", b"world", b"parquet-bloom"))
 

@@ -19,7 +19,7 @@ from support.samples import FIXTURES, ROWS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
-from parquet_bloom.filters.locate import FilterRanges, probe
+from parquet_bloom.filters.locate import RangesByChunk, probe
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.storage.open_file import OpenFile
@@ -52,7 +52,7 @@ def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path,
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)
     ids = keys_table()["id"].to_pylist()
     with OpenFile(source) as opened:
-        places = FilterRanges(opened.footer())
+        places = RangesByChunk(opened.footer())
         for row in range(0, len(ids), 7):
             plain = struct.pack("<q", ids[row])
             answers = [probe(opened, places[group, 0], plain) for group in range(3)]
@@ -65,7 +65,7 @@ def test_an_answer_costs_two_small_reads_a_filter(filtered: Path) -> None:
     with OpenFile(filtered) as source:
         footer = source.footer()
         assert source.requests == 1, "the footer came with the first request"
-        places = FilterRanges(footer)
+        places = RangesByChunk(footer)
         requests, read = source.requests, source.bytes_read
         assert not probe(source, places[0, 0], struct.pack("<q", -5))
         assert source.requests - requests <= 2, "header and block, side by side or one after the other"

@@ -60,7 +60,7 @@ def add_file(
     """Add filters to one file.
 
     built    gives filters that were built elsewhere, once it has seen that the file is still the same
-    columns  that were chosen elsewhere, by their index; see plan.planned
+    columns  that were chosen elsewhere, by their index; see plan.plan_file
     Raises as add_filters does for one file.
     """
     with open_for_change(file, run.request.how.in_place and not run.request.how.dry_run) as source:
@@ -120,7 +120,8 @@ def _carry_out(
         return to.copy(source) if copied else Transfer()
     needed = report.bytes_needed
     if request.as_tail and not how.append:
-        needed -= to.disk_needed(whole, 0)  # a clone takes no room, and a copy is refused where there is none
+        # Without the old file's size: a clone takes no room, and Draft.clone checks the room where it must copy.
+        needed -= to.disk_needed(whole, 0)
     with to.begin(whole, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
         if not written.keys and not written.cut:

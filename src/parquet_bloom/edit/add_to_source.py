@@ -75,7 +75,7 @@ def matching_tail(whole: OpenFile, logged: OpenFile, run: Run) -> UncommittedTai
     """The filters behind the logged size, if the request wants each of them, at its size; else None.
 
     whole, logged  the file, and as it was when it had the logged size
-    Where it lacks some that were asked for these can go behind it. Raises as plan.planned.
+    Where it lacks some that were asked for these can go behind it. Raises as plan.plan_file.
     """
     if run.request.replace:
         return None

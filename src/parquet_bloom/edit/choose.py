@@ -6,7 +6,7 @@
     country, 40 of them                 1.0     0.0      0.0    every row group has them all
 
 The benefit is the share of the row groups with values that a lookup of a present value is spared. `add` and `advise`
-call `why_not`, each over the row groups that it knows: those of one file, or of a data set.
+call `reason_against`, each over the row groups that it knows: those of one file, or of a data set.
 """
 
 from __future__ import annotations

@@ -18,7 +18,14 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.filters.decode import PYARROW_ERRORS
-from parquet_bloom.filters.locate import FilterRange, FilterRanges, contradiction, fitting_ranges, header_of, outline_of
+from parquet_bloom.filters.locate import (
+    FilterRange,
+    RangesByChunk,
+    contradiction,
+    fitting_ranges,
+    header_of,
+    outline_or_none,
+)
 from parquet_bloom.format.edits import Moves
 from parquet_bloom.format.filters import decode_filter
 from parquet_bloom.format.footer import MAGIC, ChunkKey, chunk_extent
@@ -74,9 +81,9 @@ def check_filters(
     # Two questions of each filter: are its bytes those that were built (the checksum), and would a reader find them by
     # the new footer alone? The second is answered for most by arrays, for all columns' chunks at once.
     with _damage_is_wrong(source):
-        outline = outline_of(new)
+        outline = outline_or_none(new)
         fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
-        recorded: FilterRanges | None = None
+        recorded: RangesByChunk | None = None
         batches = ([filter_ranges[key] for key in batch] for batch in _batches(filter_ranges))
         read_back = workers.in_order(lambda ranges: _read_back(new, ranges), batches)
         for key, (found, head) in zip(filter_ranges, chain.from_iterable(read_back), strict=True):
@@ -86,7 +93,7 @@ def check_filters(
             # A filter of `final` whose length the footer names fits; its header is the last thing to compare.
             if as_built and at == offset and head[: max(0, length - num_bytes)] == header_of(num_bytes):
                 continue
-            recorded = recorded or FilterRanges(new.footer())
+            recorded = recorded or RangesByChunk(new.footer())
             _check_filter(source, new, key, filter_ranges[key], as_built, recorded[key])
 
 

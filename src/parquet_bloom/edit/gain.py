@@ -50,8 +50,8 @@ _FEWEST = 4  # row groups of a round, where there are as many
 _MOST_BYTES = 64 << 20  # decoded, of a column
 _REMOTE = 4  # times fewer row groups of a store: each is a request of its own
 _DRAWN, _DRAWN_IN_ALL = 512, 8192  # values of a row group, and of all
-_ONE_VALUE = 6  # row groups of one value that are decoded
-_CONSTANTS = 2000  # of which bounds are counted
+_CONSTANTS_DECODED = 6  # row groups of one value that are decoded
+_CONSTANTS_COUNTED = 2000  # of which bounds are counted
 _NARROW = 0.05  # wide enough for nobody to decode more, and so is a count of distinct values within a factor
 _ALIKE = 1.3
 _MARGIN = 0.02  # of a share: what the drawn values leave open
@@ -140,9 +140,9 @@ def estimate(chunks: Chunks, least: float | None = None) -> Estimate | None:
     Decodes 262,144 rows of it, in four row groups or more; twice and four times as many where that is not enough.
     Raises FileError and its kinds where a sample does not decode.
     """
-    alone = one_value(chunks)
-    order = _order(chunks, alone)
-    constants = _order(chunks, ~alone)[:_ONE_VALUE]
+    is_constant = one_value(chunks)
+    order = _order(chunks, is_constant)
+    constants_to_try = _order(chunks, ~is_constant)[:_CONSTANTS_DECODED]
     found: dict[int, GrowingSample] = {}
     judged = None
 
@@ -156,25 +156,25 @@ def estimate(chunks: Chunks, least: float | None = None) -> Estimate | None:
 
     try:
         for rows, in_all, most in _ROUNDS if len(chunks) > 1 else _ROUNDS[-1:]:
-            samples = {chunk: sample for chunk in constants if (sample := grow(chunk, 1)) is not None}
-            single = list(samples)
-            own: list[int] = []
+            samples = {chunk: sample for chunk in constants_to_try if (sample := grow(chunk, 1)) is not None}
+            constants = list(samples)
+            varied: list[int] = []
             for chunk in order[: most // _REMOTE if chunks.remote else most]:
-                taken = [found[one] for one in own]
+                taken = [found[one] for one in varied]
                 full = sum(one.rows for one in taken) >= in_all or sum(one.bytes for one in taken) >= _MOST_BYTES
-                if full and len(own) >= _FEWEST:
+                if full and len(varied) >= _FEWEST:
                     break
                 if (sample := grow(chunk, rows)) is not None:
                     samples[chunk] = sample
-                    own.append(chunk)
+                    varied.append(chunk)
             if not samples:
                 return None
-            values = _Values(chunks, samples, own, single)
+            values = _Values(chunks, samples, varied, constants)
             partners = {chunk: sample for chunk in values.partners() if (sample := grow(chunk, rows)) is not None}
             if partners:
-                values = _Values(chunks, samples | partners, own, single)
+                values = _Values(chunks, samples | partners, varied, constants)
             judged = values.judge()
-            whole = len(own) == len(order) and all(sample.complete for sample in values.samples.values())
+            whole = len(varied) == len(order) and all(sample.complete for sample in values.samples.values())
             if whole or _is_narrow(judged) or (least is not None and _is_clear(judged, least)):
                 break
     finally:
@@ -276,7 +276,7 @@ class _Values:
         self.inside = np.maximum(0.0, self.admitted - by_bounds - ~is_bound)
         self.of_constants = 0.0, np.zeros(3), 0.0
         if bounds.single:
-            some = Sorted(bounds.single[:: max(1, len(bounds.single) // _CONSTANTS)])
+            some = Sorted(bounds.single[:: max(1, len(bounds.single) // _CONSTANTS_COUNTED)])
             admitted, by_bounds = bounds.of(some)
             above = bounds.above(some, stretches).mean(axis=1)
             self.of_constants = float(admitted.mean()), above, float((admitted - by_bounds).mean())

@@ -215,10 +215,10 @@ class _Run(Generic[R]):
         return self._modes[1]
 
     def _refuse_whole(self, snapshot: Snapshot) -> None:
-        ways = self._modes_of(snapshot)
-        chosen = [commit_mode_of(ways[file.path], self._how.way) for file in snapshot.files]
-        if chosen and all(way is None for way, _ in chosen):
-            if self._how.way is not None and any(ways[file.path].default for file in snapshot.files):
+        modes = self._modes_of(snapshot)
+        chosen = [commit_mode_of(modes[file.path], self._how.way) for file in snapshot.files]
+        if chosen and all(mode is None for mode, _ in chosen):
+            if self._how.way is not None and any(modes[file.path].default for file in snapshot.files):
                 reason = f"none of its files can be changed so: {chosen[0][1]}; leave out "
                 raise TableFormatError(self._table.name, reason + parameter("commit", self._how.way))
             raise TableFormatError(self._table.name, f"its files cannot get new versions: {chosen[0][1]}")
@@ -237,14 +237,15 @@ class _Run(Generic[R]):
             return self._rewrite_file(file, modes[file.path], work)
 
         while waiting:
-            # Not every file gets a new version, so a commit may take several turns to fill; no file is begun too many.
+            # Not every file gets a new version, so a commit may take several batches. A batch is never larger than the
+            # room that is left, so no file is begun in vain.
             room = len(waiting) if self._how.files is None else self._how.files - len(self._pending)
             if room <= 0:
                 return False
-            turn, waiting = waiting[:room], waiting[room:]
+            batch, waiting = waiting[:room], waiting[room:]
             # On an error, what has begun ends before new files are removed.
-            with closing(in_order(rewrite, turn, ahead, settle=True)) as results:
-                for file, result in zip(turn, results, strict=True):
+            with closing(in_order(rewrite, batch, ahead, settle=True)) as results:
+                for file, result in zip(batch, results, strict=True):
                     meter.start()
                     self._seen.add(file.path)
                     try:

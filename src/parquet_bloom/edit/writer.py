@@ -99,7 +99,7 @@ def runs_of(footer: Footer, keys: Sequence[ChunkKey], most: int = MOST) -> Itera
 def build_run(
     readers: Mapping[int, ColumnReader], footer: Footer, file_plan: Plan, request: Request, run: Sequence[ChunkKey]
 ) -> list[BuiltFilter]:
-    """The filters of a run, in its order. Raises as build.build does."""
+    """The filters of a run, in its order. Raises as `build` does."""
     built: dict[ChunkKey, BuiltFilter] = {}
     for column in {column for _, column in run}:
         groups = [group for group, of in run if of == column]

@@ -166,7 +166,7 @@ class Hazard:
     engine      as EngineFacts.name
     versions    (first, below) pairs of release numbers: from the first on, and before the second; "" is open
     role        "reads": it breaks on filters; "writes": it writes wrong ones, or fails over them
-    types       kinds of column, as facts.known has them, and "boolean"; "*": all
+    types       kinds of column, as `kind_of` has them, and "boolean"; "*": all
     forms       of filters; placements, where they lie; "*": all
     ours        whether files that this package writes are hit
     when        a condition that no file shows, in words that go on after "where"; empty: none is needed
@@ -298,7 +298,7 @@ class Engine:
 
     name     as --engine and JSON have it; title as people write it
     package  the distribution that has its version; module, what is imported
-    adapter  module and class in worth.adapters
+    adapter  module and class in trials.adapters
     seconds  that one question may take; the first one starts the engine
     counted  whether it reads files by read calls of its own process: the JVM's and mapped memory are not counted
     """

@@ -272,17 +272,21 @@ class ColumnReader:
                     metadata=self._metadata,
                     buffer_size=_STREAM_BYTES,
                     pre_buffer=False,
+                    # format.walked.one_column names the levels of the path c0, c1, ...
                     read_dictionary=[".".join(f"c{i}" for i in range(len(self.leaf.path)))],
                 ) as file,
             ):
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
                     found = _leaf_values(batch.column(0))
+                    # pyarrow reads the dictionary's page first: the first batch has all of it, one of NULLs too, and
+                    # where it is empty the chunk has no text in one. Further batches are read only to add up the
+                    # bytes of all values.
                     if not pt.is_dictionary(found.type) or not len(found.dictionary):
                         break
                     lengths = np.diff(offsets_of(found.dictionary).astype(np.int64))
                     longest = max(longest, int(lengths.max()))
                     if longest * values <= most:
-                        break  # the first batch has the whole dictionary
+                        break
                     total += int(lengths[found.indices.drop_null()].sum())
                     if total > most:
                         text = f"{where}: its values take over {most} bytes when decoded, {_WHOLE} times "

@@ -34,7 +34,8 @@ from parquet_bloom.storage.open_file import OpenFile
 # Where the filters of one column lie, for all row groups at once.
 #
 # Most filters are `final`, of a power-of-two size, with a length in the footer that agrees with everything
-# around. These have a range; the others are for filters.locate, which decides what may be believed, one by one.
+# around. These have a range; RangesByChunk and `contradiction`, below, decide about each of the
+# others alone.
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -198,7 +199,7 @@ class FilterRange:
         return self.length if self.length is not None else self.room
 
 
-class FilterRanges:
+class RangesByChunk:
     """The ranges of all filters in the body of one file."""
 
     def __init__(self, footer: Footer) -> None:
@@ -291,7 +292,7 @@ def _whole(source: OpenFile, filter_range: FilterRange, header: Header) -> Bloom
 
 
 def check_blank(counts: Counts) -> None:
-    """Raise for a filter without any bit where that is no evidence, see contents.blank."""
+    """Raise for a filter without any bit where that is no evidence, see format.statistics.empty_filter_problem."""
     found = empty_filter_problem(counts)
     if found is not None:
         reason, wrong = found
@@ -327,9 +328,9 @@ def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> di
     """`span_of` for the filters of several chunks, of those at whose filter the footer points.
 
     Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
-    everything around agrees (filters.locate), nothing else is to be asked.
+    everything around agrees, nothing else is to be asked.
     """
-    fits = fitting_ranges(outline, keys) if (outline := outline_of(source)) is not None else {}
+    fits = fitting_ranges(outline, keys) if (outline := outline_or_none(source)) is not None else {}
     headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
     found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
     spans: dict[ChunkKey, tuple[int, int] | None] = {
@@ -338,7 +339,7 @@ def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> di
         if data == header
     }
     left = [key for key in keys if key not in spans]
-    located = FilterRanges(footer) if left else None
+    located = RangesByChunk(footer) if left else None
     filter_ranges = {
         key: filter_range for key in left if located is not None and (filter_range := located[key]) is not None
     }
@@ -346,7 +347,7 @@ def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> di
     return spans | {key: span_of(source, footer, filter_range) for key, filter_range in filter_ranges.items()}
 
 
-def outline_of(source: OpenFile) -> Outline | None:
+def outline_or_none(source: OpenFile) -> Outline | None:
     """A file's outline; None where it has none, as its column chunks lie in other files."""
     try:
         return source.outline()

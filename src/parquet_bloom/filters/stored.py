@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.filters.locate import (
     FilterRange,
-    FilterRanges,
+    RangesByChunk,
     check_blank,
     contradiction,
     is_pointed_at,
@@ -279,8 +279,8 @@ class StoredFilters:
         self._source = source
 
     @cached_property
-    def _ranges(self) -> FilterRanges:
-        return FilterRanges(self._source.footer())
+    def _ranges(self) -> RangesByChunk:
+        return RangesByChunk(self._source.footer())
 
     @cached_property
     def pages_end(self) -> int:

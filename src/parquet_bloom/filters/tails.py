@@ -144,7 +144,7 @@ def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
 
 # --- each of many files as its source has it: the frame of inspect, verify, status -----------------
 #
-# Found -> each file, at the size that the log says -> footer -> columns under their names -> a result a file
+# ResolvedSource -> each file, at the size that the log says -> footer -> columns under their names -> a result a file
 
 R = TypeVar("R")
 

@@ -244,8 +244,9 @@ def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -
 
 
 def _write_texts(meta: Any, changes: PairChanges) -> None:
-    # Pairs of others keep their order and their bytes. The list goes when it has lost its last pair; one that was
-    # there and empty gets no filter in the first place (forms.k_probe), so nothing here has to bring it back.
+    # Pairs of others keep their order and their bytes. The list goes when it has lost its last pair. One that was there
+    # and empty gets no filter in the first place (forms.KProbeForm.chunk_refusal), so nothing here has to bring it
+    # back.
     field_id = ColumnMetaDataId.key_value_metadata
     old = _structs(meta, field_id)
     gone = {key for key, value in changes if value is None}

@@ -39,6 +39,7 @@ def recognise(data: bytes, total: int | None = None) -> Header:
     if not data:
         raise FilterFormatError("there are no bytes at the filter's offset")
     if data[0] == 0x15:  # compact Thrift: field 1, i32
+        # numBytes takes one to five bytes after the first, so the unions begin at byte 2 to 6.
         end = data.find(_FINAL_UNIONS, 2, 6 + len(_FINAL_UNIONS))
         if end > 0:
             return _of_thrift(bytes(data[: end + len(_FINAL_UNIONS)]))
@@ -66,7 +67,7 @@ class BloomFilter:
     """A whole filter in memory: blocks, uint32[n_blocks, 8], under each rule it may follow."""
 
     header: Header
-    parts: tuple[tuple[Rule, split_block.Blocks], ...]
+    readings: tuple[tuple[Rule, split_block.Blocks], ...]
 
     @property
     def spec(self) -> str:
@@ -76,7 +77,7 @@ class BloomFilter:
     @property
     def blocks(self) -> split_block.Blocks:
         """The bitset under the likeliest rule, which is the first."""
-        return self.parts[0][1]
+        return self.readings[0][1]
 
     @property
     def num_bytes(self) -> int:
@@ -85,7 +86,7 @@ class BloomFilter:
 
     @property
     def hash_functions(self) -> int:
-        """None over the whole bitset: a value takes one block."""
+        """0: no hash function ranges over the whole bitset, since a value sets bits in one block only."""
         return 0
 
     @property
@@ -113,21 +114,21 @@ class BloomFilter:
 
     def might_contain(self, plain: bytes) -> bool:
         """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""
-        return any(_probe(rule, blocks, plain) for rule, blocks in self.parts)
+        return any(_probe(rule, blocks, plain) for rule, blocks in self.readings)
 
     def might_contain_array(self, values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
         """Probe each value of an Arrow array that is not null, of the column's physical type."""
         answers = [
             split_block.contains_hashes(blocks, hash_array(values, rule.hash, rule.seed), rule.index)
-            for rule, blocks in self.parts
+            for rule, blocks in self.readings
         ]
         admitted: NDArray[np.bool_] = np.logical_or.reduce(answers)
         return admitted
 
     def might_contain_hashed(self, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """The same of values whose XXH64 with seed 0 is known, as uint64[n] without nulls."""
-        if [(rule.hash, rule.seed) for rule, _ in self.parts] == [("xxh64", 0)]:
-            ((rule, blocks),) = self.parts
+        if [(rule.hash, rule.seed) for rule, _ in self.readings] == [("xxh64", 0)]:
+            ((rule, blocks),) = self.readings
             return split_block.contains_hashes(blocks, hashes, rule.index)
         return self.might_contain_array(values)
 
@@ -143,15 +144,15 @@ def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = Non
     Raises as `recognise`, and FilterFormatError where the bitset is cut off.
     """
     header = believe(recognise(data[:HEADER_BYTES], total), rule)
-    parts = []
+    readings = []
+    # Only the likeliest reading must fit. Another one that would end past the data is left out.
     for candidate in header.candidates:
         end = candidate.bits_at + header.num_bytes
         if end <= len(data):
-            parts.append((candidate.rule, split_block.from_bytes(data[candidate.bits_at : end])))
-    # A reading whose bitset would end past the data is merely not the right one, but for the likeliest.
+            readings.append((candidate.rule, split_block.from_bytes(data[candidate.bits_at : end])))
     if header.total > len(data):
         raise FilterFormatError(f"the filter takes {header.total} bytes, but only {len(data)} are there")
-    return BloomFilter(header, tuple(parts))
+    return BloomFilter(header, tuple(readings))
 
 
 __all__ = [

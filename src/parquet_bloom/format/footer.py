@@ -184,7 +184,10 @@ class Footer:
 
     @property
     def head(self) -> FileMetaData:
-        """The metadata before the row groups: version, schema, num_rows; the rest may be missing."""
+        """The metadata before the row groups: version, schema, num_rows; the rest may be missing.
+
+        A WalkedFooter decodes no row group for it.
+        """
         return self.metadata
 
     @cached_property
@@ -270,7 +273,7 @@ class Footer:
         return sorted(starts)
 
     def room_at(self, offset: int) -> int:
-        """Bytes from offset to the next known structure: more than a filter there can have."""
+        """Bytes from offset to the next known structure: a filter there has no more."""
         starts = self.structure_starts
         at = bisect_right(starts, offset)
         return (starts[at] if at < len(starts) else self.start) - offset
@@ -321,8 +324,8 @@ def _at_once(data: bytes) -> FileMetaData:
 def _by_row_groups(data: bytes) -> FileMetaData | None:
     """Decode a large footer one row group at a time; None where it is not as most are.
 
-    An element of a list takes a byte in the footer and a hundred in memory. The first row group that has more chunks
-    than the schema has columns ends it. Raises FooterError.
+    An element of a list takes a byte in the footer and a hundred in memory. So the chunks of a row group are counted
+    before the next one is decoded, and a wrong number is a FooterError.
     """
     at = id = 0
     columns = None

@@ -188,7 +188,7 @@ def _clock(nanoseconds: int) -> str:
 # A text means here what it means behind DATE, TIMESTAMP or TIME. A literal has a zone if and only if the column has
 # one: which instant a clock's reading is, and which day an instant falls on, would depend on the time zone of a
 # session, and engines do not agree on that. A literal that is none for its column is an error whose message ends with
-# one that is. Source of the texts: format.literals.
+# one that is.
 
 _DAY = "DATE '2026-01-31'"
 _CLOCK_EXAMPLE = "TIMESTAMP '2026-01-31 12:00:00'"

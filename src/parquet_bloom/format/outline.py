@@ -63,7 +63,7 @@ _BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
 class Outline:
     """An outline of one file.
 
-    data      the bytes that spans speak of
+    data      the bytes that spans point into: the footer, or, through the bindings, only the values that were kept
     start     of the footer, bytes from the start of the file
     leaves    the columns
     metadata  FileMetaData of which only the schema and what stands behind the row groups is kept: key-values,
@@ -108,7 +108,7 @@ class Outline:
         """The start of the footer of each row group's file: a number, or int64[row groups]."""
         return self.start
 
-    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
+    def in_files_with_any(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
         """Find the row groups of files in which some flag is True: one answer for all of them, or bool[row groups]."""
         return bool(flags.any())
 
@@ -130,6 +130,7 @@ def outline_of(footer: Footer) -> Outline:
         if chunk.file_path:
             raise FooterError(f"its column chunks lie in other files, such as {chunk.file_path}; name those instead")
         meta, statistics = chunk.meta_data, chunk.meta_data.statistics
+        # In the order of Slot, from NUM_VALUES to COLUMN_INDEX; then NULL_COUNT and NAN_COUNT.
         values = [
             meta.num_values,
             meta.total_compressed_size,

@@ -154,7 +154,7 @@ _IDS = FileMetaDataId.column_orders + 1
 def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | None]:
     """Read several footers by the compiled walk: each is its bytes, and where it starts in its file.
 
-    None where it meets anything it does not expect in one
+    Returns for each footer its outline, or None where it has anything that the walk does not expect.
     """
     from parquet_bloom.kernels import compact_walk
 
@@ -165,29 +165,32 @@ def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | No
     stops = list(accumulate(len(data) for data, _ in footers))
     starts = [0, *stops[:-1]]
     view = np.frombuffer(footers[0][0] if len(footers) == 1 else b"".join([data for data, _ in footers]), np.uint8)
+    # fields[i, id] is (wire type, start, end) of field `id` in footer i. fields[i, 0] is (-1 if the struct is not
+    # sound, the largest id, 1 if the key-values are no list of pairs).
     fields = np.empty((len(footers), _IDS, 3), np.int64)
     row_groups = FileMetaDataId.row_groups
     compact_walk.fields_of(view, np.array([starts, stops]), 0, row_groups, 0, fields)
-    by_schema: dict[bytes, list[int]] = {}
+    by_schema: dict[bytes, list[tuple[int, int]]] = {}  # (number of the footer, where its row groups start)
     heads = fields[:, [0, FileMetaDataId.schema, row_groups]].reshape(-1, 9).tolist()
-    for i, (odd, _, _, kind, at, end, groups_kind, _, _) in enumerate(heads):
+    for i, (odd, _, _, kind, at, end, groups_kind, groups_at, _) in enumerate(heads):
         if odd == 0 and kind == LIST == groups_kind:
-            by_schema.setdefault(footers[i][0][at - starts[i] : end - starts[i]], []).append(i)
+            by_schema.setdefault(footers[i][0][at - starts[i] : end - starts[i]], []).append((i, groups_at))
     found: list[LateOutline | None] = [None] * len(footers)
     for schema_bytes, those in by_schema.items():
-        places = [(starts[i], heads[i][7], stops[i]) for i in those]
+        places = [(starts[i], groups_at, stops[i]) for i, groups_at in those]
         with suppress(FooterError):
-            outlines = _walk(view, [footers[i] for i in those], places, *_schema(schema_bytes))
-            for i, outline in zip(those, outlines, strict=True):
+            outlines = _walk(view, [footers[i] for i, _ in those], places, *_schema(schema_bytes))
+            for (i, _), outline in zip(those, outlines, strict=True):
                 found[i] = outline
     kept = [(i, one) for i, one in enumerate(found) if one is not None]
     if not kept:
         return found
     behind = np.array([[starts[i] + one.rest for i, one in kept], [stops[i] for i, _ in kept]])
-    fields = fields[: len(kept)]
+    fields = fields[: len(kept)]  # the same array again, a row for each outline that is left
     compact_walk.fields_of(view, behind, row_groups, 0, FileMetaDataId.key_value_metadata, fields)
     allowed = limits()
-    most = min(allowed.max_list_elements, allowed.max_string_bytes)  # no text or list of a shorter footer is longer
+    # A footer of at most so many bytes has no text or list over the limits.
+    most = min(allowed.max_list_elements, allowed.max_string_bytes)
     for (i, outline), one in zip(kept, fields[:, [0, *_BEHIND]].reshape(-1, 12).tolist(), strict=True):
         odd, last, other, pairs, pairs_at, pairs_end, writer, writer_at, writer_end, orders, orders_at, orders_end = one
         if odd:
@@ -297,7 +300,7 @@ class JoinedOutline(Outline):
         """As Outline has it."""
         return self.starts[self.file_of]
 
-    def in_some_of_file(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
+    def in_files_with_any(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_] | bool:
         """As Outline has it."""
         found = np.bincount(self.file_of[flags], minlength=len(self.starts)) > 0
         return True if found.all() else found[self.file_of]

@@ -188,7 +188,7 @@ def _stored_bounds(
         # Of several files that are joined some may have the one, some the other.
         if filled is not False and found is not None:
             new = tuple(np.where(filled, old, other) for old, other in zip(found, new, strict=True))  # type: ignore[assignment]
-        here = outline.in_some_of_file(has_low | has_high)
+        here = outline.in_files_with_any(has_low | has_high)
         if here is True:
             return new
         if here is not False:

@@ -71,7 +71,7 @@ def plain(number: int, leaf: Leaf) -> bytes | None:
 
 
 def float_probes(low: float, high: float, bits: int) -> tuple[bytes, ...]:
-    """The PLAIN bytes of the floats from one to the other, at most three (numbers.around).
+    """The PLAIN bytes of the floats from one to the other, at most three (format.literals.around).
 
     The zeros are equal and hash differently, so where one is wanted both are asked for.
     """
@@ -151,7 +151,7 @@ _UNITS = {nanoseconds: unit for unit, nanoseconds in UNIT_NS.items()}
 def same_kind(one: Leaf, other: Leaf) -> bool:
     """Whether two columns hold values of one kind.
 
-    A literal that is known for both (operands.operand) then means the same in both. That second
+    A literal that is known for both (`operand`) then means the same in both. That second
     condition keeps apart timestamps in UTC and without a zone, and uuids from bytes that may hold uuids.
     """
     return one.repeated == other.repeated and _kind(one) == _kind(other)
@@ -308,7 +308,7 @@ class Operand:
     probes     PLAIN bytes to ask a filter for: nothing stored equals the literal if it admits none;
                None if a filter cannot tell
     reason     why it is not known, or never, or has no probes
-    misfit     it is not known because the literal can never be compared with the column (kinds.is_misfit)
+    misfit     it is not known because the literal can never be compared with the column (`is_misfit`)
     """
 
     known: bool

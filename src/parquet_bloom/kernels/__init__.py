@@ -5,7 +5,7 @@ Decisions
 numba compiles the loops; there is no extension in C or Rust.
     numba costs 208 MB of the bare install (llvmlite 173, numba 35) and 0.2 s of a process that needs it. It also costs
     some 580 lines here: they decide when loops are compiled, and run them by numpy before (`loops`, `compiler`,
-    `threads`, `plain_filters`, half of `hashes`). An extension would cost wheels for each platform, a compiler for
+    `threads`, `block`, half of `hashes`). An extension would cost wheels for each platform, a compiler for
     each contributor, a second language for each reader, and hand-written vectors for each set of instructions. Plain C
     is also slower. On one core of a busy machine (`python benchmarks/kernels.py --c`, a Xeon with AVX-512, gcc 12)
     numba's loops hash int64 2.0 to 2.5 times as fast as `cc -O3`, which a wheel could ship, and 1.3 to 1.7 times as
@@ -24,7 +24,7 @@ Kernels over fixed-width values prefetch.
 
 numpy hashes the first three million values or so.
     To load numba takes longer than all other work of `add` on a small file. Each loop over values has a twin in numpy
-    (`hashes`, `plain_filters`), 5 to 30 times slower. `loops` alone decides: numba where it is loaded already, or once
+    (`hashes`, `block`), 5 to 30 times slower. `loops` alone decides: numba where it is loaded already, or once
     a process has lost 0.2 s without it, or will. Tests compare the twins bit for bit, and whole files of every form
     byte for byte.
 

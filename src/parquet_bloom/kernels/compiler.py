@@ -1,7 +1,7 @@
 """How a loop becomes machine code: lazily, once, and safe among many processes.
 
 numba keeps what it compiled in a cache on disk (beside this file, or in the user's cache folder
-where that is not writable). Spark executors start by the dozen and share it; kernels.compiler says
+where that is not writable). Spark executors start by the dozen and share it; `check_ours` says
 when it may be used. numba takes code for that of a function as long as the function's own file has its size and
 time. A kernel is also made of other files of this folder, and installed wheels can all have one time: so the name that
 code is kept under has a checksum of all these files.

@@ -26,7 +26,7 @@ from parquet_bloom.kernels.loops import compiled
 
 # --- hashes by numpy ------------------------------------------------------------------------------
 #
-# The hashes of kernels.native and native_k_probe once more, by numpy: for columns too short to load numba for.
+# The hashes of kernels.native once more, by numpy: for columns too short to load numba for.
 #
 # Values of one width are hashed together, a step of the algorithm at a time over some thousands of them; texts are
 # sorted by their lengths first. Where few texts have the same length, xxhash and mmh3 hash them one by one.

@@ -46,9 +46,8 @@ class AtomicFile(Draft):
     target     a link stays, and the file that it points at is replaced
     like       path whose permissions the new file takes, see give_attributes; None: those of any new file
     overwrite  whether target may exist when the new file takes its place
-    cached     as Draft has it. Bytes of a data set push out what is needed more, and where memory is fresh, as a
-               virtual machine's may be, they wait for it. Without sync it always is: only bytes that are on the
-               disk can leave
+    cached     as Draft has it. False: pages leave memory once they are on the disk, so other data keeps its cache.
+               That needs sync, since only bytes on the disk can leave
     replaces   what target has to be until the end: the file that this one was made from
     by_name    another library writes it at `path`, under names of its own meanwhile; then call `adopt`
     read_back  before it counts, read all bytes from the disk and compare them with what was to be written
@@ -137,10 +136,11 @@ class AtomicFile(Draft):
                 self.compare()
             last_check()
             with self._journal() as left, signals_wait():
-                # Between a swap and its look, the only name of another program's version is ours.
+                # No signal may end this thread between the swap and the look: another program's version may then have
+                # only our temporary name.
                 self._take_place(left)
         except OSError as error:
-            if not self._name:  # it is given up once it is the target's
+            if not self._name:  # `_take_place` clears the name when the target has the new version
                 raise self._in_place("a call after its rename failed", error) from error
             raise storage_error(self.target, error) from error
         if self._sync:
@@ -153,7 +153,10 @@ class AtomicFile(Draft):
 
     @contextlib.contextmanager
     def _journal(self) -> Iterator[int | None]:
-        """The journal of an append to a file of this name, open: so no other file gets its inode number."""
+        """Keep the journal of an append to the target open, if there is one.
+
+        So no other file gets its inode number, by which `remove_journal` knows it.
+        """
         fd = None
         with contextlib.suppress(OSError):
             there = self.target if os.path.exists(self.target) else self._folder.path

@@ -68,7 +68,7 @@ class StoredFile(NewVersion):
         self._source, self._target = source, target
         self._overwrite, self._force = overwrite, force
         old = source.location.filesystem
-        self._inside = old is not None and old.equals(target.filesystem) and source.etag is not None
+        self._in_same_store = old is not None and old.equals(target.filesystem) and source.etag is not None
         self._pieces: list[Extent] = []
         self._writing = threading.Lock()
         self._spool = tempfile.TemporaryFile(prefix="parquet-bloom-")  # noqa: SIM115
@@ -143,11 +143,13 @@ class StoredFile(NewVersion):
     def _upload(self, client: Any, last_check: Callable[[], None]) -> None:
         bucket, _, key = self._target.path.partition("/")
         where = {"Bucket": bucket, "Key": key}
-        parts = plan_parts(self.pieces() if self._inside else [Extent(0, self.at, 0, False)])
+        # From another storage all bytes are sent, as one piece. `at` is the size by now.
+        parts = plan_parts(self.pieces() if self._in_same_store else [Extent(0, self.at, 0, False)])
         if self.at <= _PUT_BYTES and all(part.origin is None for part in parts):
             self._put(client, where, last_check)
             return
-        kept = self._kept(client) if self._inside else {}
+        # Metadata and tags first: if they cannot be read, no upload begins.
+        kept = self._kept(client) if self._in_same_store else {}
         upload = {**where, "UploadId": self._begin(client, where, kept)}
         try:
             with self.reopen() as new:
@@ -175,7 +177,7 @@ class StoredFile(NewVersion):
 
     @property
     def _why_sent(self) -> str:
-        return _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
+        return _NOTHING_TO_COPY if self._in_same_store else _FROM_ELSEWHERE
 
     @property
     def _condition(self) -> dict[str, object]:
@@ -183,7 +185,7 @@ class StoredFile(NewVersion):
         # No object of that name, or the one that was read.
         if not self._overwrite:
             return {"IfNoneMatch": "*"}
-        if self._inside and self._source.location.path == self._target.path:
+        if self._in_same_store and self._source.location.path == self._target.path:
             return {"IfMatch": self._source.etag}
         return {}
 
@@ -196,7 +198,7 @@ class StoredFile(NewVersion):
                 md5.update(data)
                 body.write(data)
             kept: dict[str, Any] = {}
-            if self._inside:
+            if self._in_same_store:
                 kept = self._kept(client, last_check)
             else:
                 last_check()

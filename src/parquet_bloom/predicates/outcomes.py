@@ -82,7 +82,7 @@ def negation(part: Masks) -> Masks:
 #
 # Column statistics -> what each part of a bound predicate may give, row group by row group.
 #
-# TRUE of every answer: an outcome that some row gives is in the set. Bounds are never taken for
+# Every answer keeps this rule: if some row gives an outcome, the set has it. Bounds are never taken for
 # stored values, and a float column that may hold NaN may always give FALSE (under nan="largest",
 # anything).
 
@@ -169,8 +169,9 @@ def _cell(value: Any) -> Any:
 
 
 def _interval(term: Interval, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
-    # `may`: some value can lie inside; `must`: every value does. A literal lies between edge.low and edge.high, which
-    # differ if the type cannot have it exactly. `may` takes the end that keeps more, `must` the end that keeps less.
+    # `may`: some value can lie inside; `must`: every value does. The literals of `lower` and `upper` lie between
+    # their low and high, which differ if the type cannot have a literal exactly. `may` takes the end that keeps more,
+    # `must` the end that keeps less.
     n = len(statistics)
     may, must = np.ones(n, bool), np.ones(n, bool)
     if (lower := term.lower) is not None:
@@ -234,9 +235,9 @@ def _between(ranked: Sequence[Operand], statistics: ColumnStatistics, row_group:
     """The ranked operands, from the first up to the last, that lie within a row group's bounds."""
     first, last = 0, len(ranked)
     if statistics.has_lower[row_group]:
-        first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_lower)
+        first = bisect_left(ranked, _python_value(statistics.lower[row_group]), key=_lower)
     if statistics.has_upper[row_group]:
-        last = bisect_right(ranked, _plain(statistics.upper[row_group]), key=_lower)
+        last = bisect_right(ranked, _python_value(statistics.upper[row_group]), key=_lower)
     return first, last
 
 
@@ -245,8 +246,8 @@ def _all_between(ranked: Sequence[Operand], statistics: ColumnStatistics) -> tup
     n, kind = len(statistics), statistics.lower.dtype
     first, last = np.zeros(n, np.int64), np.full(n, len(ranked), np.int64)
     lowers = [operand.lower for operand in ranked]
-    limits = np.iinfo(kind) if kind.kind in "iu" else None
-    if limits is not None and all(type(one) is int and limits.min <= one <= limits.max for one in lowers):
+    whole = np.iinfo(kind) if kind.kind in "iu" else None
+    if whole is not None and all(type(one) is int and whole.min <= one <= whole.max for one in lowers):
         order = np.array(lowers, kind)
         low, high = statistics.has_lower, statistics.has_upper
         first[low] = np.searchsorted(order, statistics.lower[low], "left")
@@ -260,7 +261,7 @@ def _all_between(ranked: Sequence[Operand], statistics: ColumnStatistics) -> tup
 _lower = op.attrgetter("lower")
 
 
-def _plain(value: Any) -> Any:
+def _python_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 

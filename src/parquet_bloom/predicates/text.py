@@ -36,9 +36,19 @@ from parquet_bloom.predicates.sql import (
     split,
     typed_literal,
 )
-from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
-
-_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+from parquet_bloom.predicates.tree import (
+    MIRRORED,
+    And,
+    Compare,
+    Contains,
+    IsIn,
+    IsNull,
+    Not,
+    Or,
+    Path,
+    Predicate,
+    Unknown,
+)
 
 
 def parse(text: str) -> Predicate:
@@ -138,7 +148,7 @@ class _Reader:
         if isinstance(first, _Column) and isinstance(second, _Value):
             return Compare(first.path, op, second.value)
         if isinstance(first, _Value) and isinstance(second, _Column):
-            return Compare(second.path, _TURNED[op], first.value)
+            return Compare(second.path, MIRRORED[op], first.value)
         if isinstance(second, _Value):
             raise NotUnderstoodError("compares two literals")
         raise NotUnderstoodError(_two_columns(second.path))

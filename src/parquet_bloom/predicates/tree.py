@@ -219,6 +219,8 @@ def plain(text: str) -> Predicate | None:
         if part is None:
             return None
         joint = (found["joint"] or "").upper()
+        # BETWEEN is an And of two parts. Among parts joined by AND they become parts of the whole, as in
+        # the parser.
         parts += part.parts if isinstance(part, And) and "OR" not in (joint, *joints) else [part]
         if not joint:
             break
@@ -236,7 +238,7 @@ def _compared(found: re.Match[str]) -> Predicate | None:
     path = tuple(found["path"].split("."))
     if any(part.lower() in _RESERVED for part in path):
         return None
-    if "op" in found.re.groupindex:
+    if "op" in found.re.groupindex:  # of _COMPARISON; _OTHER has no such group
         unequal = found["op"] in ("<>", "!=")
         compared = Compare(path, "=" if unequal else found["op"], _value(found["value"]))
         return Not(compared) if unequal else compared

@@ -1,6 +1,6 @@
 """Finds the row groups that can hold a row for which a predicate is TRUE: by footers and filters, without data.
 
-True of every verdict: a row group is skipped only if no row in it can match. Where a filter is of
+A row group is skipped only if no row in it can match. Where a filter is of
 a kind we do not know, or its bytes contradict each other, the row group is kept; the second is
 worth a warning (FilterWarning).
 """
@@ -56,7 +56,7 @@ class RowGroupVerdict(NamedTuple):
     skipped     no row can match
     decided_by  what made a match impossible: "no rows", "literal" (no value of the type can match),
                 "partition" (the folder's name), "bounds" (min, max and null counts), "filter",
-                "index" (a zone index that was given); or None
+                "index" (the key index or zone index of the call); or None
     bytes_read  of the file, to decide; the footer not counted
     reason      in words
     rows, size  of the row group; size is that of its column chunks, compressed bytes
@@ -80,7 +80,8 @@ class RowGroupVerdict(NamedTuple):
 class ExcludedFile(Result):
     """A file that was not opened, as what is known of it before excludes every row.
 
-    decided_by  "partition", "bounds" (both: the log of its table), "literal", or "partition" by its folder's name
+    decided_by  "literal" or "bounds" (the log of its table), "partition" (the log, or the folder's name), "index" (a
+                key index)
     reason      in words
     rows, size  as the log has them; None: not known
     """
@@ -283,7 +284,8 @@ class Verdicts(Result, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     table, version  of which all these files are, and which version of it; None: they are files
-    excluded  the files that the log of their table excludes; they have no verdicts, as they were not opened
+    excluded  the files that the log of their table or a key index excludes; they have no verdicts, as they were not
+              opened
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter

@@ -1,6 +1,6 @@
 """Decides which outcomes the row groups of one file may give for a predicate, and counts the bytes that it read.
 
-    partition values -> bounds and null counts -> filters, only of row groups that are still open
+    partition values -> bounds and null counts -> a key index -> filters, only of row groups that are still open
 
 A filter is asked only where its "no" could decide: with every open filter assumed to deny, the
 row group must fall. Terms are asked one after the other, so a row group that fell is asked no more.
@@ -72,7 +72,7 @@ def _is_date(text: str) -> bool:
 def partition_keys(files: Iterable[Pairs]) -> tuple[Leaf, ...]:
     """A pseudo leaf for each key, index -1, -2, ... in the order of their appearance.
 
-    Whole numbers are INT32, texts BYTE_ARRAY STRING; dates BYTE_ARRAY DATE, which kinds.key_for makes
+    Whole numbers are INT32, texts BYTE_ARRAY STRING; dates BYTE_ARRAY DATE, which format.values.key_for makes
     a text or a date by the literals it is compared with.
     Raises RequestError where files lie under different keys, as no table has them all.
     """
@@ -141,6 +141,7 @@ class Decision:
         return groups
 
 
+# A stage is its place here. A key index is asked before the filters, though its name comes last.
 STAGES = (None, "no rows", "literal", "partition", "bounds", "filter", "index")
 _NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6
 
@@ -153,7 +154,8 @@ class Question:
     literal  literal_outcome of the predicate
     log      what the predicate may give over the file's rows by the log of its table
     absent   (leaf, n) -> statistics of n row groups of a leaf that the file lacks
-    closed   bool[row groups]: those of which an index says that no row matches; None: there is none
+    closed   bool[row groups]: those of which an index says that no row matches; None: there is no
+             index, or it knows nothing of this file
     """
 
     bound: Bound
@@ -216,10 +218,11 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
     if question.closed is not None:
         stage[question.closed & (stage == 0)] = INDEX
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
-    undecided = outline.in_some_of_file(stage == 0) if question.options.use_filters else False
+    undecided = outline.in_files_with_any(stage == 0) if question.options.use_filters else False
     if undecided is not False:
         _ask_filters(filters, outline, question, statistics, masks, decision, undecided)
     if question.closed is not None:
+        # The index takes TRUE away. FALSE comes in, so that only a row group without rows has no outcome at all.
         was_true = question.closed & ((decision.outcomes & TRUE) != 0)
         decision.outcomes[was_true] = decision.outcomes[was_true] & ~np.uint8(TRUE) | np.uint8(FALSE)
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
@@ -255,12 +258,13 @@ def _ask_filters(
     # `masks` are the outcomes as they are known, `best` as if every filter not asked yet denied its term. A filter is
     # read only where `best` decides the row group and `masks` do not: where even that answer changes nothing, reading
     # would be waste. After a term was asked, its `best` is its mask, so later terms see real answers of earlier ones.
-    # A denial only takes TRUE out of a term (`denied`), so no answer can add an outcome, or lose a row that matches.
+    # A denial puts FALSE in the place of a term's TRUE, or NULL if its list has a NULL (`denied`). The set still has
+    # every outcome that a row gives, so no row that matches is lost.
     terms = terms_of(question.bound)
     n = outline.n_row_groups
     # The predicate is one term and the log says nothing: the term's mask is the outcome.
     single = question.log == ANY and not isinstance(question.bound, AllOf | AnyOf | NotOf)
-    open_to_index = True if question.closed is None else ~question.closed
+    left_by_index = True if question.closed is None else ~question.closed
     may_deny: dict[int, NDArray[np.bool_]] = {}
     best = list(masks)  # as if every filter that can be asked denied
     for i, term in enumerate(terms):
@@ -273,7 +277,7 @@ def _ask_filters(
         decides = ((decision.outcomes & TRUE) != 0) & ((outcomes_at_best & TRUE) == 0)
         if question.options.decide_true:  # a denial can also prove that all rows match, under NOT
             decides |= (decision.outcomes != TRUE) & (outcomes_at_best == TRUE)
-        candidates = np.flatnonzero(decides & may_deny_term & undecided & open_to_index)
+        candidates = np.flatnonzero(decides & may_deny_term & undecided & left_by_index)
         groups, probes = _probes(terms[i], statistics[i], candidates, question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]

@@ -227,7 +227,8 @@ _SCHEMAS = 64  # of files, whose leaves under the table's names are kept
 class Exclusion:
     """Why a file was not opened.
 
-    decided_by  "literal", "partition" or "bounds", as for row groups; of a folder's name "partition"
+    decided_by  "literal", "partition" or "bounds", as for row groups; of a folder's name "partition", of a key index
+                "index"
     reason      in words
     """
 

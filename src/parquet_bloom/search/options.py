@@ -1,7 +1,7 @@
 """Options of a search: the keywords of all functions that take a predicate, and their values.
 
 check, prune, count, read_table, ... (**options: SearchOptions) -> Options    -> Search, evidence.Question
-                                                                -> CallSource -> Found -> Search
+                                                                -> CallSource -> ResolvedSource -> Search
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ class Search:
 
     def _bind(self, leaves: Sequence[Leaf], data_file: DataFile) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""
-        # By identity: files of one schema share the tuple of leaves (format.outline), and comparing costs nothing.
+        # By identity: files of one schema share the tuple of leaves (format.outlines), and comparing costs nothing.
         last = self._bound
         if last is not None and last[0] is leaves:
             return last[1:]

@@ -276,7 +276,7 @@ class SearchedDataset(ds.FileSystemDataset):
     are looked at before each scan, and once more after what ends here. Not when they are opened: Arrow's threads do
     that, and an error of Python's in one of them can wait for ever for the thread that waits for it.
 
-    A scan with a filter is one of fewer row groups: of those in which it can be true, as search.unchanged finds.
+    A scan with a filter is one of fewer row groups: of those in which it can be true, as `narrowing` finds.
     """
 
     def __init__(

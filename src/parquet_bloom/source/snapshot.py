@@ -111,7 +111,7 @@ class TableFile(DataFile):
     deletes    None: every row lives
     fields     of a file whose columns have names of their own, and ids that mean nothing here: the table's fields,
                found in it by `physical` alone; () where `Snapshot.fields` and `by_id` tell
-    entry      the adapter's own record of it, for `Table.ways` and `Table.commit`
+    entry      the adapter's own record of it, for `Table.commit_modes` and `Table.commit`
     stored     False: the log holds these rows itself, and the file is in memory alone
     doubtful   top-level columns of which the file may have another one than the log means, or other values than the
                constant; it is no evidence then
@@ -141,8 +141,8 @@ class Snapshot:
     table       as it was named, without a secret
     version     a Delta version, an Iceberg or DuckLake snapshot's id
     fields      of its schema at this version
-    by_id       a file's columns are found by field ids, by physical names in files that have none; else by physical
-                names alone
+    by_id       True: a file's columns are found by field id, and by physical name in a file without ids. False: always
+                by physical name
     logged      top-level columns whose values are the constants alone, whatever a file has under their names: Delta's
                 partition columns. Elsewhere what a file has goes first
     files       in the order of the log

@@ -4,7 +4,7 @@ delta:..., iceberg:..., ducklake:...     the adapter of that kind of table opens
 a folder with a Delta log, alone         as if delta:FOLDER was named
 all else                                 storage.paths: a listing is the snapshot of a table without a log
 
-Both give a Found: a snapshot, the names of its columns, and notes on tables that its files lie in.
+Each gives a ResolvedSource: a snapshot, the names of its columns, and notes on tables that its files lie in.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class CallSource(NamedSource):
         if refused is not None:
             raise refused
         self.access.refuse_files()
-        # Of files as they are, footers alone are noted, and only to those who read no rows.
+        # With raw_files only footers give notes, and only if `refuses` is empty: then the caller reads no rows.
         return _listing(files, Tables() if tables is None and not refuses else tables)
 
     def _delta_or_advice(self, named: str) -> ResolvedSource:
@@ -268,7 +268,8 @@ class Pinned(CallSource):
             pins: dict[str, object] = {}
             first = self._find(stored_only, self._kept_version, pins)
             new = _Resolution(first.snapshot.version or None, pins, {stored_only: first})
-            looked = cast(_Resolution, self.__dict__.setdefault("_look", new))  # of two threads one is first
+            # `setdefault` is one step: threads that resolve at once all take the first result.
+            looked = cast(_Resolution, self.__dict__.setdefault("_look", new))
         if stored_only not in looked.found:
             # Only DuckLake's log holds rows itself. Elsewhere a version that is named may have an older schema.
             other = looked.found[not stored_only]

@@ -201,21 +201,21 @@ HEADER = -1  # the place of a file's header row before its units
 
 
 def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
-    """Large files -> a header row each, and units: first and last of the chunks in writing order."""
+    """Split large files. Each gives a header row, then its units: place and stop in the writing order."""
     with job.workers() as workers:
         run = job.run(workers)
         for row in rows:
-            same = {"path": row["path"], "root": row["root"], "size": row["size"]}
-            header = {**same, "place": HEADER, "stop": 0, "crc": None, "chosen": None}
+            file_fields = {"path": row["path"], "root": row["root"], "size": row["size"]}
+            header = {**file_fields, "place": HEADER, "stop": 0, "crc": None, "chosen": None}
             units: list[Row] = []
             try:
                 with OpenFile(job.data_file(row), pin=True) as source:
-                    made = plan_file(source, run)
-                    known = {"crc": _layout(source), "chosen": made.columns}
-                    header |= known
-                    for first, stop in _runs(source, made, job.request):
-                        units.append({**same, "place": first, "stop": stop, **known})
-            except ImportError:
+                    file_plan = plan_file(source, run)
+                    plan_fields = {"crc": _layout(source), "chosen": file_plan.columns}
+                    header |= plan_fields
+                    for first, stop in _unit_ranges(source, file_plan, job.request):
+                        units.append({**file_fields, "place": first, "stop": stop, **plan_fields})
+            except ImportError:  # what this executor lacks is not the file's doing
                 raise
             except Exception:
                 units = []  # `assemble` meets the same error, and says so
@@ -228,7 +228,7 @@ def _layout(source: OpenFile) -> int:
     return zlib.crc32(source.footer().data, source.size & 0xFFFFFFFF)
 
 
-def _runs(source: OpenFile, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
+def _unit_ranges(source: OpenFile, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
     footer = source.footer()
     order = writing_order(footer, made, request.at_chunk_start)
     first = size = 0

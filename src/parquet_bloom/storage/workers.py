@@ -188,13 +188,14 @@ def _put(out: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:
 
 
 def chain_results(
-    work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, room: int
+    work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, ahead: int
 ) -> Generator[R, None, None]:
-    """The results of all keys, one after the other; the next `threads` keys run ahead, each by `room` results.
+    """The results of all keys, one after the other; the next `threads` keys run ahead, each by `ahead` results.
 
     Whoever leaves the iterator early, by an error too, waits only for the results that are being made.
     """
     stopped = threading.Event()
+    # A queue gets (result, None) for each result, (None, error) for an error, and None at the end.
     waiting: deque[tuple[threading.Thread, queue.Queue[Any]]] = deque()
 
     def run(key: K, out: queue.Queue[Any]) -> None:
@@ -208,7 +209,7 @@ def chain_results(
 
     def start(key: K) -> None:
         check_room(1)
-        out: queue.Queue[Any] = queue.Queue(room)
+        out: queue.Queue[Any] = queue.Queue(ahead)
         waiting.append((threading.Thread(target=run, args=(key, out), name="parquet-bloom", daemon=True), out))
         waiting[-1][0].start()
 

@@ -1,6 +1,6 @@
 """A zone index through pylance, in this process: what it says of itself, its null bitmap, its filters.
 
-`zones.reader` gives the same answers by another process, for files that nobody vouches for.
+`DistantReader` gives the same answers through another process, for files that nobody vouches for.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class TypeMisfitError(Exception):
 
 
 def compatible(kind: pa.DataType) -> pa.DataType:
-    """The type in which Spark gets a column; all that is nested may be NULL. Raises MisfitError."""
+    """The type in which Spark gets a column; all that is nested may be NULL. Raises TypeMisfitError."""
     kind = _plain(kind)
     if _T.is_unsigned_integer(kind):
         return pa.decimal128(20, 0) if kind.bit_width == 64 else getattr(pa, f"int{2 * kind.bit_width}")()
@@ -182,7 +182,7 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
 
 
 def check_fit(source: pa.DataType, target: pa.DataType) -> None:
-    """Whether every value of a file's type is one of the schema's. Raises MisfitError."""
+    """Whether every value of a file's type is one of the schema's. Raises TypeMisfitError."""
     source = _plain(source)
     if are_alike(source, target):
         pairs: Iterable[Any] = zip(fields_of(source), fields_of(target), strict=False)
@@ -218,7 +218,7 @@ def _holds(target: pa.DataType, source: pa.DataType) -> bool:
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that holds what both hold, of types that `compatible` gave. Raises MisfitError."""
+    """The type that holds what both hold, of types that `compatible` gave. Raises TypeMisfitError."""
     if one == other or _T.is_null(other):
         return one
     if _T.is_null(one):

@@ -246,14 +246,14 @@ def _row_group(file: Any, group: int) -> Actions:
 
 
 def _plain_adds(adds: Any) -> list[Add] | None:
-    """The same column by column, a fraction of the time; None where they are not as nearly all writers have them."""
+    """Do as `_add`, column by column, in a fraction of the time; None for unusual types, or a needed NULL."""
     import pyarrow as pa
 
-    texts, numbers = (pa.types.is_string, pa.types.is_large_string), (pa.types.is_int64,)
+    is_text, is_number = (pa.types.is_string, pa.types.is_large_string), (pa.types.is_int64,)
     if isinstance(adds, pa.ChunkedArray):  # of no rows
         return None
     kind = adds.type
-    for name, fits in (("path", texts), ("stats", texts), ("size", numbers), ("modificationTime", numbers)):
+    for name, fits in (("path", is_text), ("stats", is_text), ("size", is_number), ("modificationTime", is_number)):
         at = kind.get_field_index(name)
         if at < 0 or not any(fit(kind.field(at).type) for fit in fits):
             return None

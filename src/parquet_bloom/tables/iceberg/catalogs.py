@@ -211,7 +211,7 @@ def _check_database(name: str, uri: str) -> None:
 
 
 def refresh(table: Table, shown: str) -> None:
-    """Read a table's metadata as they are now. Raises RequestError where it is gone, as `telling` for the rest."""
+    """Read a table's metadata as they are now. Raises RequestError where it is gone, and as `translated_errors`."""
     with translated_errors(shown):
         try:
             table.refresh()

@@ -189,7 +189,7 @@ def equal_positions(
                 name = columns[number].name if number in columns else f"field {number}"
                 raise TableFormatError(data, f"has equality deletes by {name}, which cannot be applied; {_ADVICE}")
         chosen = {number: columns[number] for number in ids}
-        stored = _read(data, chosen, True)
+        stored = _read(data, chosen, may_lack=True)
         deleted = pa.concat_tables([_deleted(file, chosen) for file in files if file.ids == ids])
         found = np.union1d(found, np.flatnonzero(_members(stored, deleted)))
     return found
@@ -198,10 +198,10 @@ def equal_positions(
 def _deleted(file: EqualityFile, columns: Mapping[int, EqualityColumn]) -> pa.Table:
     if file.format != "PARQUET":
         raise TableFormatError(file.location, f"has equality deletes in {file.format}, which are not read; {_ADVICE}")
-    return _read(file.location, columns, False)
+    return _read(file.location, columns, may_lack=False)
 
 
-def _read(place: Location, columns: Mapping[int, EqualityColumn], may_lack: bool) -> pa.Table:
+def _read(place: Location, columns: Mapping[int, EqualityColumn], *, may_lack: bool) -> pa.Table:
     """Some columns of a file, found by field id, in the types that they are compared in. Named by their numbers."""
     try:
         with filesystem_of(place).open_input_file(place.path) as stream:
@@ -213,6 +213,8 @@ def _read(place: Location, columns: Mapping[int, EqualityColumn], may_lack: bool
                 raise TableFormatError(
                     place, f"has two columns of one name, so equality deletes are not sure; {_ADVICE}"
                 )
+            # A data file may lack a column: its rows have `absent` there. If any column has no id, it may be that one,
+            # so this is not sure.
             if len(there) < len(columns) and (not may_lack or -1 in ids):
                 raise TableFormatError(place, f"does not say which column is which (field ids); {_ADVICE}")
             rows = file.metadata.num_rows
@@ -261,7 +263,6 @@ def _members(stored: pa.Table, deleted: pa.Table) -> NDArray[np.bool_]:
 #
 # The deleted rows of one data file: positions of its deletion vector, of delete files, and those that values delete.
 #
-# Executors of Spark read them as the library does, so nothing here needs pyiceberg.
 # Source: Iceberg table spec, "Row-level Deletes".
 
 
