@@ -260,7 +260,7 @@ def log_search(predicate: Predicate, files: Sequence[FileResult]) -> None:
 
 # --- check ----------------------------------------------------------------------------------------
 
-_MUTE = 5  # columns that are named
+_SHOWN = 5  # columns that are named
 
 
 @dataclass(slots=True, repr=False)
@@ -278,6 +278,61 @@ class ColumnFilters(Result):
     with_filter: int = 0
     files: int = 0
     files_without: int = 0
+
+
+class _FilterCounts:
+    """The filters that the predicate could use, and those that it could not.
+
+    columns     of the predicate's equalities, by name: their filters in the row groups that are left
+    unanswered  names of columns that have filters there, and are compared in ways that no filter answers
+    """
+
+    def __init__(self) -> None:
+        self.columns: dict[str, ColumnFilters] = {}
+        self.unanswered: dict[str, None] = {}
+
+    def add(self, decision: Decision, outline: Outline, bound: Bound, some: Stretch | None = None) -> None:
+        """Count in one file, or in several.
+
+        some  of the files that the outline is of; None: it is of one file
+        """
+        left = decision.open & (decision.outcomes != TRUE)
+        if some is not None:
+            part = some.row_groups
+            left[: part.start] = left[part.stop :] = False
+
+        def files_with(flags: NDArray[np.bool_]) -> int:
+            return int(flags.any()) if some is None else len(np.unique(some.decided.joined.file_of[flags]))
+
+        def has(leaf: Leaf) -> bool:
+            return 0 <= leaf.index < len(outline.leaves) and outline.leaves[leaf.index] == leaf
+
+        for leaf in dict.fromkeys(_compared_otherwise(bound)):
+            if leaf.name in self.unanswered or not has(leaf):
+                continue
+            if (left & filter_ranges_of(outline, leaf.index).exists).any():
+                self.unanswered[leaf.name] = None
+        for leaf in dict.fromkeys(_equated(bound)):
+            if not has(leaf) or leaf.refusal is not None:
+                continue
+            counts = self.columns.setdefault(leaf.name, ColumnFilters(leaf.name))
+            n = int(left.sum())
+            if not n:
+                continue
+            without = left & ~filter_ranges_of(outline, leaf.index).exists
+            counts.row_groups += n
+            counts.with_filter += n - int(without.sum())
+            counts.files += files_with(left)
+            counts.files_without += files_with(without)
+
+    @property
+    def note(self) -> str | None:
+        """The columns whose filters cannot answer the predicate, in words; None where there are none."""
+        names = [name for name in self.unanswered if name not in self.columns]
+        if not names:
+            return None
+        which = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
+        return f"filters on {which} tell nothing of this predicate: they answer =, IN and IS NOT DISTINCT FROM alone"
 
 
 class Verdicts(Result, list[RowGroupVerdict]):
@@ -365,10 +420,10 @@ def check(
 ) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
 
+    source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
     predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
                 a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
     index       folder of a key index: files in which it denies the predicate are not opened
     options     see SearchOptions; `progress` is called with a Progress for every file
 
@@ -377,17 +432,15 @@ def check(
     """
     refuse_unknown("check", options, SearchOptions)
     how, predicate = Options.of(options), as_predicate(predicate)
-    asked = None if index is None else key_index(index)
+    opened_index = None if index is None else key_index(index)
     where = source_of(source, filesystem, options)
-    found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, asked)
-    search = Search(found, predicate, how, index=asked)
+    found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, opened_index)
+    search = Search(found, predicate, how, index=opened_index)
     verdicts = Verdicts()
     verdicts.named = typed_sources(source, filesystem)
     verdicts.failed += found.failed
     verdicts.table, verdicts.version = found.snapshot.table or None, found.snapshot.version or None
-    unused = UnusedParts()
-    columns: dict[str, ColumnFilters] = {}
-    silent: dict[str, None] = {}
+    unused, counts = UnusedParts(), _FilterCounts()
     meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
         for one in search.parts():
@@ -395,7 +448,7 @@ def check(
                 for _ in range(len(one)):
                     meter.finish()
                 verdicts.extend(_verdicts_together(one))
-                _count_filters(one.decided.decision, one.decided.joined, one.decided.bound, columns, silent, one)
+                counts.add(one.decided.decision, one.decided.joined, one.decided.bound, one)
                 unused.add_files(one.decided.bound, len(one), one.decided.files[one.start].path)
                 continue
             meter.finish()
@@ -412,55 +465,15 @@ def check(
             assert one.decision is not None
             assert one.outline is not None
             assert one.bound is not None
-            _count_filters(one.decision, one.outline, one.bound, columns, silent)
+            counts.add(one.decision, one.outline, one.bound)
             unused.add(one)
     verdicts.unused, verdicts.notes = unused.parts, search.notes
     if search.evidence is not None:
         verdicts.index_cost = search.evidence.cost
-    verdicts.columns = list(columns.values())
-    if mute := [name for name in silent if name not in columns]:
-        which = f"filters on {', '.join(mute[:_MUTE])}{', ...' * (len(mute) > _MUTE)} tell nothing of this predicate"
-        verdicts.notes = [f"{which}: they answer =, IN and IS NOT DISTINCT FROM alone", *verdicts.notes]
+    verdicts.columns = list(counts.columns.values())
+    if counts.note is not None:
+        verdicts.notes = [counts.note, *verdicts.notes]
     return verdicts
-
-
-def _count_filters(
-    decision: Decision,
-    outline: Outline,
-    bound: Bound,
-    columns: dict[str, ColumnFilters],
-    silent: dict[str, None],
-    some: Stretch | None = None,
-) -> None:
-    """Count the filters on the columns of equalities, in the remaining row groups of one file, or of several.
-
-    silent  gets the columns with filters there that are compared in ways that no filter answers
-    some    of the files that the outline is of; None: it is of one file
-    """
-    left = decision.open & (decision.outcomes != TRUE)
-    if some is not None:
-        part = some.row_groups
-        left[: part.start] = left[part.stop :] = False
-
-    def files_with(flags: NDArray[np.bool_]) -> int:
-        return int(flags.any()) if some is None else len(np.unique(some.decided.joined.file_of[flags]))
-
-    for leaf in dict.fromkeys(_compared_otherwise(bound)):
-        known = leaf.name in silent or not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf
-        if not known and (left & filter_ranges_of(outline, leaf.index).exists).any():
-            silent[leaf.name] = None
-    for leaf in dict.fromkeys(_equated(bound)):
-        if not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
-            continue
-        counts = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
-        n = int(left.sum())
-        if not n:
-            continue
-        without = left & ~filter_ranges_of(outline, leaf.index).exists
-        counts.row_groups += n
-        counts.with_filter += n - int(without.sum())
-        counts.files += files_with(left)
-        counts.files_without += files_with(without)
 
 
 def _equated(bound: Bound) -> Iterator[Leaf]:
