@@ -54,15 +54,16 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     UnknownFilterError,
 )
-from parquet_bloom.limits import Limits, set_limits
 from parquet_bloom.options import (
     AddOptions,
     CommitOptions,
     Draft2015,
+    Limits,
     ReadOptions,
     RemoveOptions,
     TableOptions,
     WriteOptions,
+    set_limits,
 )
 from parquet_bloom.storage.display import draw_with
 

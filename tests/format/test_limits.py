@@ -17,7 +17,7 @@ import parquet_bloom
 from parquet_bloom import DamagedFileError, LimitError, RequestError, cli
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, SchemaElement
 from parquet_bloom.format import compact, footer
-from parquet_bloom.limits import Limits, limits
+from parquet_bloom.options import Limits, limits
 
 SCHEMA = [SchemaElement(name="s", num_children=1), SchemaElement(type=1, name="a", repetition_type=0)]
 ONE_COLUMN = compact.encode(FileMetaData(schema=SCHEMA))[1:-1]

@@ -20,7 +20,7 @@ from support.samples import random_bytes
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, FileChangedError, StorageError
-from parquet_bloom.limits import set_limits
+from parquet_bloom.options import set_limits
 from parquet_bloom.storage.remote import in_order
 
 FILES, GROUPS, ROWS = 12, 4, 100

@@ -18,8 +18,7 @@ from parquet_bloom.cli.groups import COLUMN, FILE, SIZE
 from parquet_bloom.cli.process import talk
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, parameter, worded
-from parquet_bloom.limits import RANGE_VALUES, set_limits
-from parquet_bloom.options import Draft2015, Form, FormName, ReadOptions
+from parquet_bloom.options import RANGE_VALUES, Draft2015, Form, FormName, ReadOptions, set_limits
 from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import (
     MOST_REASONS,

@@ -32,7 +32,7 @@ from parquet_bloom.format.forms import BATCH_ROWS
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.format.walked import one_column
 from parquet_bloom.kernels.hashes import offsets_of
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.storage.open_file import OpenFile
 
 # --- how large pages are --------------------------------------------------------------------------

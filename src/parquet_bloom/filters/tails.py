@@ -27,7 +27,7 @@ from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, recorded_tails
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.source.results import Results, map_files
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile

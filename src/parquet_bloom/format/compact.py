@@ -35,7 +35,7 @@ from parquet_bloom.format.compact_tree import (
     skip_element,
     varint,
 )
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 
 T = TypeVar("T")
 

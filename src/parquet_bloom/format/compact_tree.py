@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parquet_bloom.errors import FooterError, FooterLimitError, parameter
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 
 # --- field ids of the footer's structs, by their names in parquet.thrift ---------------------------
 #

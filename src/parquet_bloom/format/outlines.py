@@ -43,7 +43,7 @@ from parquet_bloom.format.compact_tree import (
 from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents_in
 from parquet_bloom.format.schema import Leaf, leaves_of
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 
 _NEEDED = (Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.DATA_PAGE, Slot.TYPE)
 _ROW_GROUP, _CHUNK, _META, _STATISTICS = range(4)  # kinds of struct in the walk's table

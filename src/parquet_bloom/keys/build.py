@@ -52,8 +52,7 @@ from parquet_bloom.keys.plan import (
     is_of_version,
     plan_of,
 )
-from parquet_bloom.limits import limits
-from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, column_names, limits, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile

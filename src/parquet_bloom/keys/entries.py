@@ -30,7 +30,7 @@ from parquet_bloom.format.outline import Slot, extents
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64
 from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.keys.manifest import GROUP_ENTRIES, PartFile
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location

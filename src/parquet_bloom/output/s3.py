@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import IO, Any
 
 from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error

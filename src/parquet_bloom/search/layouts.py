@@ -27,7 +27,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.format.arrow_types import fields_of, is_view, with_fields
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
-from parquet_bloom.limits import Limits, limits
+from parquet_bloom.options import Limits, limits
 from parquet_bloom.search.evidence import Pairs, partition_value
 from parquet_bloom.storage.remote import Location
 

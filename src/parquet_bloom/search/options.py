@@ -16,8 +16,7 @@ from weakref import WeakSet
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import ReadOptions, part
+from parquet_bloom.options import RANGE_VALUES, ReadOptions, part
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location

@@ -21,8 +21,7 @@ import pyarrow as pa
 from parquet_bloom.errors import ParquetBloomError, RequestError, TableWarning
 from parquet_bloom.filters.inspect import InspectReport, inspect
 from parquet_bloom.filters.verify import VerifyReport, verify
-from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import PathLike, ReadOptions, TableOptions, column_names, refuse_unknown
+from parquet_bloom.options import RANGE_VALUES, PathLike, ReadOptions, TableOptions, column_names, refuse_unknown
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.check import ExcludedFile, excluded_file, sizes_of, verdicts_of
 from parquet_bloom.search.index import key_index

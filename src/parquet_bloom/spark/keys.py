@@ -53,8 +53,7 @@ from parquet_bloom.keys.plan import (
     leaves_of_file,
     plan_file,
 )
-from parquet_bloom.limits import limits
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, limits, refuse_unknown
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.failures import explained, raising_ours

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
 

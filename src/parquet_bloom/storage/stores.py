@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, StorageError, first_line
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import (
     ArrowFile,

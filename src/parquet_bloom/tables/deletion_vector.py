@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, parameter
 from parquet_bloom.format.roaring import decode_64
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 from parquet_bloom.storage.remote import Location
 
 _MAGIC = 1681511377

@@ -21,7 +21,7 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.roaring import count_within
 from parquet_bloom.format.statistics import ColumnStatistics, unknown_statistics
-from parquet_bloom.limits import RANGE_VALUES
+from parquet_bloom.options import RANGE_VALUES
 from parquet_bloom.predicates.bind import Bound, Interval, Members, Null, Opaque, Term, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Masks, combine, denied, probes_of, term_masks
 from parquet_bloom.search.options import Nan

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.format.schema import split_path
-from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
+from parquet_bloom.options import RANGE_VALUES, PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import as_predicate

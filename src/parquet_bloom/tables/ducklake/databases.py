@@ -26,7 +26,7 @@ from parquet_bloom.errors import ConflictError, RequestError, StorageError, Tabl
 from parquet_bloom.extras import to_install
 from parquet_bloom.format.literals import spelled
 from parquet_bloom.format.schema import quoted
-from parquet_bloom.limits import limits
+from parquet_bloom.options import limits
 
 _WAIT = 30  # seconds for another program's transaction in an SQLite file, and for ours in a DuckDB file
 # One statement reads its tables once; for each byte of the file there are so many more.
