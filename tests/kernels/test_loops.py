@@ -21,7 +21,8 @@ LENGTHS = {  # of texts: (the least, the most, how many texts)
     "one": (36, 36, AT_ONCE + 5),
     "few": (0, 20, 2 * AT_ONCE),
     "many": (1, 300, 3000),
-    "long, none twice": (1000, 70_000, 40),
+    "long, none twice": (1000, 70_000, 6),
+    "long, one length": (5000, 5000, 12),
 }
 
 
@@ -46,7 +47,7 @@ def test_values_of_one_width(name: str, n: int) -> None:
 def test_texts(name: str, lengths: str) -> None:
     random = np.random.default_rng(5)
     least, most, n = LENGTHS[lengths]
-    widths = random.choice([4, 8], n) if name == "wang" else random.integers(least, most + 1, n)
+    widths = random.choice([4, 8], n) if name == "wang" else np.append(random.integers(least, most + 1, n - 1), most)
     offsets = np.concatenate(([3], 3 + np.cumsum(widths))).astype(np.uint64)  # the first bytes are of no value
     data = random.integers(0, 256, int(offsets[-1]) + 9).astype(np.uint8)
     wanted, found = np.empty(n, np.uint64), np.empty(n, np.uint64)
@@ -55,7 +56,7 @@ def test_texts(name: str, lengths: str) -> None:
     assert (found == wanted).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.binary(max_size=80), min_size=1, max_size=30), st.sampled_from(sorted(SEEDS)))
 def test_any_texts(texts: list[bytes], name: str) -> None:
     if name == "wang":
@@ -162,8 +163,8 @@ def test_a_process_takes_numba_once_numpy_has_cost_it_enough() -> None:
 def test_what_is_known_to_be_much_takes_numba_at_once() -> None:
     code = LONG.replace("rounds = 0", "rounds = 0\nloops.expect(3_000_000)")
     assert run(code).split()[0] == "1"
-    little = LONG.replace("rounds = 0", "rounds = 0\nloops.expect(2_000_000)")
-    assert int(run(little).split()[0]) > 1, "what is only expected costs nothing yet"
+    once = LONG.replace("while ", "loops.expect(2_000_000)\nif ").replace("rounds, ", '"numba" in sys.modules, ')
+    assert run(once).split()[0] == "False", "what is only expected costs nothing yet"
 
 
 def test_where_numba_is_loaded_it_runs() -> None:

@@ -250,7 +250,7 @@ def hash_variable(name: str, data: Bytes, offsets: U64, seed: int, out: U64) -> 
     # by one through a library where the group is too small for that.
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
-    if (lengths == lengths[0]).all():
+    if (lengths == lengths[0]).all() and not _library_is_quicker(name, len(out), int(lengths[0])):
         hash_fixed(name, data[starts[0] : int(offsets[-1])], int(lengths[0]), seed, out)
         return
     short = lengths.max() < 1 << 16  # numpy sorts those by their digits
@@ -258,13 +258,18 @@ def hash_variable(name: str, data: Bytes, offsets: U64, seed: int, out: U64) -> 
     ends = np.flatnonzero(np.diff(lengths[order])) + 1
     for group in np.split(order, ends):
         width = int(lengths[group[0]])
-        if name in _LIBRARIES and _alone_ns(len(group)) < _together_ns(len(group), width):
+        if _library_is_quicker(name, len(group), width):
             for i in group.tolist():
                 out[i] = _LIBRARIES[name](data[starts[i] : starts[i] + width].tobytes(), seed)
             continue
         for start in range(0, len(group), _AT_ONCE):
             some = group[start : start + _AT_ONCE]
             out[some] = _HASHES[name](_Rows(data, width, len(some), starts=starts[some]), seed)
+
+
+def _library_is_quicker(name: str, n: int, width: int) -> bool:
+    """Than numpy, for so many texts of one length."""
+    return name in _LIBRARIES and bool(_alone_ns(n) < _together_ns(n, width))
 
 
 def fixed_ns(n: int, width: int) -> float:
