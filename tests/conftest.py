@@ -25,6 +25,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Nobody asks the address at which a cloud's machine finds its credentials: elsewhere each try waits for seconds.
+os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+
+# Spark's programs end here before Java's second compiler and its parallel collector pay: half of a session's start.
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 gc.disable()  # until all is collected: imports and tests stay, and would be looked through again and again
 

@@ -19,6 +19,7 @@ from support.spark_needed import need_spark
 
 import parquet_bloom
 from parquet_bloom.cli import group, run
+from parquet_bloom.spark.sessions import session
 from parquet_bloom.trials.samples import deny
 
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted((REPOSITORY / "docs" / "schemas").glob("*.json"))}
@@ -224,8 +225,9 @@ def test_without_json_standard_output_stays_empty(capsys: pytest.CaptureFixture[
 def test_spark(printed: Any, keys: Path, tmp_path: Path) -> None:
     need_spark()
     out = tmp_path / "out"
-    assert printed("spark-add", "spark", "add", keys, "-c", "id", "-o", out, "--json")["done"] == 1
-    assert printed("spark-inspect", "spark", "inspect", out, "--json")["rows"]
-    assert printed("spark-verify", "spark", "verify", out, "--json")["right"] == 3
-    assert printed("spark-check", "spark", "check", out, f"id = {ID}", "--json")["kept"] == 1
-    assert printed("spark-prune", "spark", "prune", out, f"id = {ID}", "--json")["left"] == 1
+    with session("local[1]"):  # one for all of them
+        assert printed("spark-add", "spark", "add", keys, "-c", "id", "-o", out, "--json")["done"] == 1
+        assert printed("spark-inspect", "spark", "inspect", out, "--json")["rows"]
+        assert printed("spark-verify", "spark", "verify", out, "--json")["right"] == 3
+        assert printed("spark-check", "spark", "check", out, f"id = {ID}", "--json")["kept"] == 1
+        assert printed("spark-prune", "spark", "prune", out, f"id = {ID}", "--json")["left"] == 1

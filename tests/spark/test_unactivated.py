@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,14 @@ def data(tmp_path: Path) -> tuple[Path, int]:
 
 def environment(first: Path, **more: str) -> dict[str, str]:
     """That of a shell in which `first` is the python3 of PATH, and nothing names another."""
-    usual = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL"))}
+    usual = {name: value for name, value in os.environ.items()
+             if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL")) or name.endswith("_OPTS")}  # fmt: skip
     path = os.pathsep.join([str(first.parent), usual["PATH"]])
     return {**usual, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
 
-def told_by(data: tuple[Path, int], env: dict[str, str], *server: str) -> dict[str, Any]:
-    job = [sys.executable, HERE / "unactivated_job.py", *data, *server]
+def told_by(data: tuple[Path, int], env: dict[str, str], *server: str, ways: Sequence[str] = WAYS) -> dict[str, Any]:
+    job = [sys.executable, HERE / "unactivated_job.py", *data, ",".join(ways), *server]
     done = subprocess.run([*map(str, job)], capture_output=True, text=True, timeout=280, check=False, env=env)
     assert done.returncode == 0, done.stderr[-4000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -75,10 +77,12 @@ def test_where_the_user_names_a_python_without_the_package_every_way_says_so(
     data: tuple[Path, int], bare: Path, tmp_path: Path
 ) -> None:
     other = without_package(tmp_path, "other", packages=True)
-    texts = {bare: "the Python of the executors cannot run PySpark", other: "executors lack the package parquet-bloom"}
-    for python, text in texts.items():
-        told = told_by(data, environment(bare, PYSPARK_PYTHON=str(python)))
-        [line] = {told[name] for name in WAYS}
+    for python, text, ways in (
+        (bare, "the Python of the executors cannot run PySpark", WAYS[::2]),
+        (other, "executors lack the package parquet-bloom", WAYS[1::2]),  # all of them: a server's, below
+    ):
+        told = told_by(data, environment(bare, PYSPARK_PYTHON=str(python)), ways=ways)
+        [line] = {told[name] for name in ways}
         assert line.startswith(f"SparkJobError: {text}")
         assert "\n" not in line
         assert "spark.pyspark.python=/path/to/python" in line
@@ -107,4 +111,5 @@ def test_a_server_whose_python_lacks_the_package(data: tuple[Path, int], bare: P
         told = told_by(data, environment(bare), url)
     [line] = {told[name] for name in WAYS}
     assert line.startswith("SparkJobError: executors lack the package parquet-bloom: ")
+    assert line.endswith("--py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)")
     assert "\n" not in line

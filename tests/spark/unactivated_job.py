@@ -1,6 +1,6 @@
-"""Every way into Spark, in a session of the script's own: python unactivated_job.py FOLDER KEY [URL].
+"""Every way into Spark, in a session of the script's own: python unactivated_job.py FOLDER KEY WAY,.. [URL].
 
-Prints what each way got, or its error as type and text.
+Prints what each of these ways got, or its error as type and text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
 
     from parquet_bloom import spark as bloom
 
-    folder, key, *server = sys.argv[1:]
+    folder, key, named, *server = sys.argv[1:]
     builder = SparkSession.builder
     if server:
         spark = builder.remote(server[0]).getOrCreate()
@@ -49,7 +49,7 @@ def main() -> None:
         "read a table": lambda: bloom.read(spark, table, where, "id"),
         "register": registered,
     }
-    told = {name: _outcome(way) for name, way in ways.items()}
+    told = {name: _outcome(ways[name]) for name in named.split(",")}
     if not server:
         told["program"] = spark.sparkContext.pythonExec  # before the one way that has to change it
         told["by hand"] = _outcome(by_hand)
