@@ -14,6 +14,7 @@ import pkgutil
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,7 @@ class Tree:
                 return folder
         return parts[0]
 
+    @cache  # noqa: B019  (several tests ask for those of the package)
     def imports_of(self, module: str) -> set[str]:
         """What a module imports of this package, wherever the import stands: modules, or names in them."""
         tree = ast.parse(self.sources[module])

@@ -24,12 +24,12 @@ from parquet_bloom.errors import UnknownColumnError
 from parquet_bloom.report.text import cells, growth, table_lines, visible, wrapped
 from parquet_bloom.storage.paths import targets
 
-COLUMNS, GROUPS, FILES = 30, 100, 90
+COLUMNS, GROUPS, FILES = 30, 60, 90
 
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """wide.parquet: 30 columns x 100 row groups, all with filters; many/: 90 files, of which bloom/ are the copies."""
+    """wide.parquet: 30 columns x 60 row groups, all with filters; many/: 90 files, of which bloom/ are the copies."""
     folder = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(5)
     rows = 5 * GROUPS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,23 +115,31 @@ def events(rows: int = 4000) -> pa.Table:
     )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the examples name: files, folders, keys, a Delta table, a DuckLake."""
-    table = events()
+    folder, table = tmp_path_factory.mktemp("help") / "made", events()
     for name in ("events.parquet", "events/a.parquet", "data/a.parquet", "plain.parquet"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        pq.write_table(table, tmp_path / name, row_group_size=1000, use_dictionary=False)
-    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "events-bloom.parquet", columns=["trace_id"])
-    (tmp_path / "plain.parquet").unlink()
-    write_deltalake(tmp_path / "lake" / "events", table)
-    pq.write_table(pa.table({"user_id": [42, 43]}), tmp_path / "keys.parquet")
-    (tmp_path / "keys.txt").write_text("42\n43\n")
-    (tmp_path / "queries.sql").write_text(f"trace_id = '{TRACE}'\n")
-    (tmp_path / ".zfunc").mkdir()
-    (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, folder / name, row_group_size=1000, use_dictionary=False)
+    parquet_bloom.add_filters(folder / "plain.parquet", folder / "events-bloom.parquet", columns=["trace_id"])
+    (folder / "plain.parquet").unlink()
+    write_deltalake(folder / "lake" / "events", table)
+    pq.write_table(pa.table({"user_id": [42, 43]}), folder / "keys.parquet")
+    (folder / "keys.txt").write_text("42\n43\n")
+    (folder / "queries.sql").write_text(f"trace_id = '{TRACE}'\n")
+    (folder / ".zfunc").mkdir()
+    (folder / ".config" / "fish" / "completions").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, which an example may change."""
+    copy = tmp_path / "folder"
+    shutil.copytree(made, copy)
+    monkeypatch.chdir(copy)
+    return copy
 
 
 def build(data: str, output: str, *words: str) -> None:

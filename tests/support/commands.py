@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -23,6 +24,10 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
+
+from parquet_bloom import cli
 
 READ_AT_THE_START = ("PYTHON", "NUMBA", "LC_", "LANG", "ARROW", "LD_")
 LIMIT_S = 240
@@ -43,6 +48,20 @@ def command(*arguments: object, cwd: Path | None = None, **environment: str) -> 
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(words, status, _text(out.read()), _text(err.read()))
+
+
+def in_this_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """As `command`, where the process is no matter: nothing is forked."""
+    words = [str(word) for word in arguments]
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        patch.chdir(cwd)
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        status = cli.run(words)
+    texts = [_text(stream.buffer.getvalue()) for stream in (out, err)]  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, status, *texts)
 
 
 def on_terminal(folder: Path, *words: str, width: int = 80, **environment: str) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ ROW_GROUPS, ROWS = 3, 400
 NOBODY = 65534
 
 
+@cache
 def keys_table(rows: int = ROW_GROUPS * ROWS, seed: int = 7) -> pa.Table:
     """Random keys of several kinds; `id` i of row group g is never in another row group."""
     rng = np.random.default_rng(seed)
@@ -53,8 +55,16 @@ def random_bytes(rng: np.random.Generator, n: int, width: int) -> pa.Array:
 def write_keys(path: Path, **options: object) -> Path:
     """A file of three row groups; `colour` is wholly dictionary-encoded, the others are not."""
     options = {"row_group_size": ROWS, "use_dictionary": ["colour"], "compression": "zstd", **options}
-    pq.write_table(keys_table(), path, **options)
+    key = repr(options)
+    if key not in _written:  # hundreds of tests want the same bytes
+        out = pa.BufferOutputStream()
+        pq.write_table(keys_table(), out, **options)
+        _written[key] = out.getvalue().to_pybytes()
+    path.write_bytes(_written[key])
     return path
+
+
+_written: dict[str, bytes] = {}
 
 
 def same_rows(a: pa.Table, b: pa.Table) -> bool:
