@@ -161,7 +161,7 @@ def test_what_looks_like_half_a_uri_is_no_folder_here(keys: Path, tmp_path: Path
         ["add", keys, "-o", "s3:/b/x.parquet"],
         ["remove", keys, "-o", "gs:/b/x.parquet"],
         ["read", keys, "-o", "s3://b/x.csv"],
-        ["index", "build", keys, "-c", "id", "-o", "s3://b/index"],
+        ["index", "build", keys, "-c", "id", "-o", "s3:/b/index"],
         ["index", "build", "--kind", "lance", keys, "-c", "id", "-o", "s3://b/index"],
     ):
         done = command(*line, cwd=tmp_path)

@@ -51,7 +51,9 @@ def store(files: dict[str, bytes]) -> Iterator[RecordingStore]:
 
 def on(store: RecordingStore, **more: Any) -> fs.S3FileSystem:
     retry = fs.AwsStandardS3RetryStrategy(max_attempts=1)
-    return fs.S3FileSystem(**keyed(store, connect_timeout=1, request_timeout=1, retry_strategy=retry, **more))
+    return fs.S3FileSystem(
+        **keyed(store, **{"connect_timeout": 1, "request_timeout": 1, "retry_strategy": retry} | more)
+    )
 
 
 def is_range(asked: Asked) -> bool:
@@ -151,8 +153,9 @@ LIES: dict[str, Callable[[Asked, Answer], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["small", "large"])
-@pytest.mark.parametrize("when", ["first", "later", "always"])
+@pytest.mark.parametrize(
+    ("when", "kind"), [("always", "small"), ("first", "large"), ("later", "large"), ("always", "large")]
+)  # a small one is read once
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_is_an_error_or_changes_nothing(store: RecordingStore, name: str, when: str, kind: str) -> None:
     """Of one object among six; rows and verdicts that come are those of the files."""
@@ -179,6 +182,7 @@ def test_a_lie_is_an_error_or_changes_nothing(store: RecordingStore, name: str, 
         assert rows["id"].to_pylist() == [wanted]
     except ParquetBloomError as error:
         said.append(str(error))
+    assert kind == "large" or not any(map(is_range, store.of_objects())), "what the first answer had is not read again"
     for text in said:
         assert key in text
         assert "\n" not in text
@@ -291,7 +295,7 @@ def test_a_denial_is_pyarrows_error(store: RecordingStore) -> None:
 def test_a_store_that_does_not_answer(store: RecordingStore) -> None:
     filesystem = on(store)
     assert parquet_bloom.count("data/small", filesystem=filesystem) == FILES * 400
-    store.wrong = lambda *_: time.sleep(1.5)
+    store.wrong = lambda *_: time.sleep(1.2)
     started = time.monotonic()
     with pytest.raises(StorageError, match=r"small/1\.parquet: "):
         parquet_bloom.count("data/small/1.parquet", filesystem=filesystem)
@@ -299,7 +303,7 @@ def test_a_store_that_does_not_answer(store: RecordingStore) -> None:
 
 
 def test_a_port_where_nobody_listens(store: RecordingStore) -> None:
-    filesystem = fs.S3FileSystem(**keyed(store, endpoint_override="127.0.0.1:9", connect_timeout=1))
+    filesystem = on(store, endpoint_override="127.0.0.1:9")
     with pytest.raises(StorageError, match=r"data/x\.parquet: ") as caught:
         parquet_bloom.count("data/x.parquet", filesystem=filesystem)
     assert "given-secret" not in str(caught.value)
@@ -336,7 +340,7 @@ def test_control_c_ends_a_command_that_waits(store: RecordingStore, source: str)
 # --- against pyarrow ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_same_answers_as_through_pyarrow(store: RecordingStore, seed: int) -> None:
     rng = np.random.default_rng(seed)
     filesystem = on(store)

@@ -510,6 +510,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
     small: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installing boto3 would not help, so nobody is told to."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # the role is asked for at once, and nobody answers
     role = fs.S3FileSystem(role_arn="arn:aws:iam::1:role/x", session_name="s", external_id="e", region="us-east-1")
     (tmp_path / "x.parquet").write_bytes(small)
 
