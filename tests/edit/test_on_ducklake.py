@@ -22,8 +22,8 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
     made = Lake(tmp_path, True)
     made.sql(
         NOTHING_INLINED,
-        f"CREATE TABLE t AS {ROWS.format(0, 3000)}",
-        f"INSERT INTO t {ROWS.format(3000, 6000)}",
+        f"CREATE TABLE t AS {ROWS.format(0, 400)}",
+        f"INSERT INTO t {ROWS.format(400, 800)}",
         "DELETE FROM t WHERE id % 10 = 0",
     )
     yield made

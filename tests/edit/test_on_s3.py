@@ -17,7 +17,7 @@ from support.samples import random_bytes
 
 import parquet_bloom as pb
 
-N = 60_000
+N = 42_000
 
 
 def made(store: ObjectStore, uri: str) -> None:
@@ -48,7 +48,7 @@ def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     report = pb.add_filters(name, columns=["id"], commit=way)
     assert [(c.files, c.same_path) for c in report.commits] == [(2, 2 if way == "same-path" else 0)]
     assert SECRET not in str(report.to_dict())
-    assert all(file.bytes_copied > 8 * 10**6 for file in report.files), "the store copies what stays"
+    assert all(file.bytes_copied > 5 * 10**6 for file in report.files), "the store copies what stays"
     assert ids(store, uri) == rows == ids(store, uri, 1)
     absent = next(i for i in range(2**50) if i not in set(rows))
     assert all(one.skipped for one in pb.check(name, f"id = {absent}"))
@@ -66,7 +66,7 @@ def test_a_tail_that_nobody_asked_for_is_passed_over(store: ObjectStore, bucket:
     pb.remove_filters(name, commit="same-path")
     report = pb.add_filters(name, columns=["id"], commit="same-path", fpp=0.001)
     assert {(one.column, one.reached) for file in report.files for one in file.filters} == {("id", True)}
-    assert all(file.bytes_copied > 8 * 10**6 for file in report.files), "the store copies what stays"
+    assert all(file.bytes_copied > 5 * 10**6 for file in report.files), "the store copies what stays"
     found = pb.inspect(name).files
     assert {one.column for file in found for one in file.filters} == {"id"}
     assert all(one.fpp is not None and one.fpp <= 0.001 for file in found for one in file.filters)

@@ -155,7 +155,7 @@ def test_filters_of_every_form_and_size(spec: str, way: str, tmp_path: Path) -> 
     for fpp in (0.5, 1e-9):
         parquet_bloom.add_filters(path, in_place=True, replace=True, fpp=fpp, spec=spec, sync=False, columns=["*"])
         with opened(path, way) as source:
-            fits += hold_together(source, random.Random(fpp), probes=20)
+            fits += hold_together(source, random.Random(fpp), probes=8)
     assert (fits > 0) == (spec == "final"), "only these have a length, and a header that it tells"
 
 
@@ -165,7 +165,7 @@ def test_every_stored_value_is_found_and_what_that_costs(way: str, calls: list[A
     ids = keys_table()["id"].to_pylist()
     groups = np.arange(ROW_GROUPS)
     with opened(path, way) as source:
-        for row in range(0, len(ids), 13):
+        for row in range(0, len(ids), 29):
             answers = ask(source, 0, groups, (struct.pack("<q", ids[row]),))
             assert not answers.denied[row * ROW_GROUPS // len(ids)], f"row {row} would be lost"
             assert (answers.bytes_read <= 17 + 32 + 64).all(), "a header and a block each"
@@ -244,7 +244,7 @@ def damage(rng: random.Random, metadata: FileMetaData, body: bytearray) -> None:
                 body[at] = rng.choice((rng.randrange(256), body[at] ^ 1 << rng.randrange(8)))
 
 
-DAMAGES = 40  # of each placement and way; all others in each
+DAMAGES = 20  # of each placement and way; all others in each
 
 
 @pytest.mark.parametrize("placement", ["footer", "chunk-start"])

@@ -114,7 +114,7 @@ VALUES = st.recursive(SCALARS, _containers, max_leaves=12)
 STRUCTS = _fields(VALUES)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(VALUES, st.binary(max_size=5))
 def test_skip_ends_where_the_value_ends(wire_value, behind):
     wire, value = wire_value
@@ -122,7 +122,7 @@ def test_skip_ends_where_the_value_ends(wire_value, behind):
     assert skip(b"\xff" + data + behind, 1, wire) == 1 + len(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(STRUCTS, st.binary(max_size=5))
 def test_any_struct_encodes_to_its_bytes(fields, behind):
     data = struct_bytes(fields)
@@ -134,7 +134,7 @@ def test_any_struct_encodes_to_its_bytes(fields, behind):
         assert [f.id for f in node.fields] == [number for number, _, _ in fields]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(STRUCTS, st.integers(1, 60), st.integers(-(2**63), 2**63 - 1))
 def test_putting_and_dropping_any_field(fields, number, value):
     fields = [f for f in fields if f[0] != number]
@@ -246,7 +246,7 @@ def test_a_footer_cut_at_every_byte():
             compact.decode_leniently(FileMetaData, cut)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_flipped_footers(data):
     raw = bytearray(footer_of(data.draw(st.sampled_from(["spark/nested.parquet", "duckdb/own_types.parquet"]))))
@@ -256,7 +256,7 @@ def test_flipped_footers(data):
     _only_footer_errors(bytes(raw))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes(raw):
     _only_footer_errors(raw)

@@ -87,7 +87,7 @@ EVENTS = st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6), st.sam
 OFFSETS = st.lists(st.integers(4, 10**7), min_size=1, max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(EVENTS, OFFSETS)
 def test_moves_are_monotone_and_their_inverse_gives_offsets_back(events, offsets):
     moves, back = moves_of(events)
@@ -291,7 +291,7 @@ def _wholes() -> list[bytes]:
     return [made([]), made(UNKNOWN), *_offset_indexes("pyarrow/types_filters.parquet")[:2]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_flipped_bytes_are_edited_or_refused(data):
     raw = bytearray(data.draw(st.sampled_from(_wholes())))
@@ -301,7 +301,7 @@ def test_flipped_bytes_are_edited_or_refused(data):
     _edits_or_refuses(bytes(raw))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=60))
 def test_random_bytes_are_edited_or_refused(raw):
     _edits_or_refuses(raw)

@@ -198,7 +198,7 @@ def test_a_header_cut_anywhere_is_no_header(form):
             recognise(head[:end], len(head) + 1024)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(
     st.sampled_from([*HEADERS]), st.lists(st.tuples(st.integers(0, 63), st.integers(0, 255)), max_size=3), st.booleans()
 )

@@ -223,10 +223,10 @@ def test_cut_at_every_byte(small: bytes) -> None:
     assert {same(small[:n]) for n in range(len(small))} == {"refused"}
 
 
-def test_every_bit_flipped(small: bytes) -> None:
+def test_bits_of_every_byte_flipped(small: bytes) -> None:
     seen = set()
     for at, byte in enumerate(small):
-        for other in {0, 0x0F, 0xF0, 0xFF, *(byte ^ 1 << bit for bit in range(8))} - {byte}:
+        for other in {0, 0xFF, *(byte ^ 1 << (at + bit) % 8 for bit in (0, 3, 6))} - {byte}:
             seen.add(same(small[:at] + bytes([other]) + small[at + 1 :]))
     assert seen == {"walked", "refused", "left to the bindings"}
 
@@ -252,17 +252,17 @@ def damages(data: bytes, seed: int, n: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_damage(small: bytes, seed: int) -> None:
-    seen = {same(data) for data in damages(small, seed, 700)}  # more: target `outline` of tests/fuzz
+    seen = {same(data) for data in damages(small, seed, 300)}  # more: target `outline` of tests/fuzz
     assert seen == {"walked", "refused", "left to the bindings"}
 
 
 @pytest.mark.parametrize("name", fixture_files())
 def test_random_damage_of_other_programs_footers(name: str) -> None:
     footer = footer_of(corpus_file(name))
-    for data in damages(footer, len(footer), 40):
+    for data in damages(footer, len(footer), 20):
         same(data)
     rng = random.Random(len(footer))
-    for n in rng.sample(range(len(footer)), 25):
+    for n in rng.sample(range(len(footer)), 12):
         assert same(footer[:n]) == "refused"
 
 
@@ -381,7 +381,7 @@ def loose_footer(rng: random.Random, rate: float) -> bytes:
 @pytest.mark.parametrize(("rate", "least"), [(0.0, 0.7), (0.01, 0.3), (0.08, 0.01)])
 def test_footers_that_no_program_would_write(rate: float, least: float) -> None:
     seen = []
-    for seed in range(700):
+    for seed in range(250):
         data = loose_footer(random.Random(seed), rate)
         try:
             seen.append(same(data))
@@ -416,5 +416,5 @@ def test_no_count_takes_memory_that_the_footer_s_size_does_not_allow() -> None:
 
 def test_damage_takes_no_memory_that_the_footer_s_size_does_not_allow(small: bytes) -> None:
     most = 64 * peak(lambda: same(small))
-    for data in damages(small, 11, 300):
+    for data in damages(small, 11, 100):
         assert peak(lambda data=data: same(data)) < most

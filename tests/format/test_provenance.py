@@ -123,7 +123,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(JSON, st.sampled_from([None, "places", "columns"]))
 def test_whatever_a_pair_holds_only_what_matches_is_believed(value, right):
     if right and isinstance(value, dict):

@@ -62,13 +62,13 @@ def test_names_are_written_and_read(path):
     assert find_leaf(leaves(("other",), path), NAMES[path]).index == 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.text(st.sampled_from('ab."* é\n'), max_size=5), min_size=1, max_size=4))
 def test_any_path_is_read_back(path):
     assert split_path(join_path(path)) == tuple(path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from('ab."'), max_size=9))
 def test_any_text_is_a_path_or_refused(text):
     try:
@@ -288,7 +288,7 @@ def test_repetition_reaches_down():
 # --- footers and schemas that lie ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_flipped_footers_are_decoded_or_refused(data):
     raw = bytearray(

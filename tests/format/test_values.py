@@ -84,7 +84,7 @@ DECIMALS += [
 ]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=170, deadline=None)
 @given(st.sampled_from(DECIMALS), st.data())
 @example((FLBA, 32, 70), None)
 def test_decimals_in_every_spelling(kind, data):
@@ -133,7 +133,7 @@ BY_FLOAT = pytest.mark.parametrize("kind", FLOATS)
 
 
 @BY_FLOAT
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_stored_floats_are_found_by_every_equal_literal(kind, data):
     leaf, numpy, code = FLOATS[kind]
@@ -152,7 +152,7 @@ def test_stored_floats_are_found_by_every_equal_literal(kind, data):
 
 
 @BY_FLOAT
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.floats(allow_nan=False) | st.decimals(allow_nan=False) | st.integers())
 def test_whatever_an_engine_rounds_a_literal_to_is_asked(kind, literal):
     leaf, numpy, _ = FLOATS[kind]
@@ -243,7 +243,7 @@ BY_UNIT = pytest.mark.parametrize("unit", UNITS)
 
 @BY_UNIT
 @pytest.mark.parametrize("utc", [True, False])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(value=st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**50), 2**50))
 def test_stored_timestamps_are_found(unit, utc, value):
     leaf = column(INT64, "TIMESTAMP", unit_ns=UNITS[unit], utc=utc)
@@ -255,7 +255,7 @@ def test_stored_timestamps_are_found(unit, utc, value):
     assert unit == "ns" or finer.probes == NEVER
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.datetimes(), st.integers(-14 * 60, 14 * 60))
 def test_datetimes(moment, minutes):
     naive, zone = column(INT64, "TIMESTAMP", unit_ns=1000, utc=False), dt.timezone(dt.timedelta(minutes=minutes))

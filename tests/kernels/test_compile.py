@@ -16,21 +16,8 @@ import xxhash
 import parquet_bloom
 from parquet_bloom.kernels import compiler
 
+# Two loops, over numba since it is loaded.
 WORK = textwrap.dedent("""
-    import numba  # which is loaded, so that its loops run
-    import pyarrow as pa, xxhash
-    from parquet_bloom.kernels import hashes, split_block
-    values = pa.array([b"parquet", b"bloom", b"filter"])
-    found = hashes.hash_array(values)
-    assert found.tolist() == [xxhash.xxh64_intdigest(v) for v in (b"parquet", b"bloom", b"filter")]
-    blocks = split_block.empty(64)
-    split_block.insert_hashes(blocks, found)
-    assert split_block.contains_hashes(blocks, found).all()
-    print("right")
-""")
-
-# For tests of where code is kept: two loops are enough.
-LITTLE_WORK = textwrap.dedent("""
     import numba, numpy as np
     from parquet_bloom.kernels import split_block
     blocks, found = split_block.empty(64), np.arange(3, dtype=np.uint64) << np.uint64(40)
@@ -96,14 +83,14 @@ def test_without_a_place_for_a_cache(tmp_path: Path) -> None:
         pytest.skip("root can write everywhere")
     sealed = tmp_path / "sealed"
     sealed.mkdir(mode=0o500)
-    process = start(LITTLE_WORK, HOME=str(sealed), XDG_CACHE_HOME=str(sealed), NUMBA_CACHE_DIR=str(sealed))
+    process = start(WORK, HOME=str(sealed), XDG_CACHE_HOME=str(sealed), NUMBA_CACHE_DIR=str(sealed))
     out, errors = process.communicate(timeout=200)
     assert (process.returncode, out) == (0, "right\n"), errors
 
 
 def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
-    process = start(LITTLE_WORK, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
+    process = start(WORK, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
     out, errors = process.communicate(timeout=200)
     assert (process.returncode, out) == (0, "right\n"), errors
 
@@ -184,12 +171,12 @@ def test_code_that_is_a_link_is_refused(cache: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_refused_is_not_loaded(tmp_path: Path) -> None:
-    assert start(LITTLE_WORK, NUMBA_CACHE_DIR=str(tmp_path)).communicate(timeout=200) == ("right\n", "")
+    assert start(WORK, NUMBA_CACHE_DIR=str(tmp_path)).communicate(timeout=200) == ("right\n", "")
     (folder,) = {path.parent for path in tmp_path.rglob("*.nbi")}
     for path in folder.glob("*.nbc"):
         path.write_bytes(b"no code")  # to load it would fail
     folder.chmod(0o777)
-    out, told = start(LITTLE_WORK, NUMBA_CACHE_DIR=str(tmp_path)).communicate(timeout=200)
+    out, told = start(WORK, NUMBA_CACHE_DIR=str(tmp_path)).communicate(timeout=200)
     assert out == "right\n"
     assert "can be written by other users" in told
     assert "NUMBA_CACHE_DIR" in told

@@ -72,7 +72,7 @@ def test_insert_and_probe_are_those_of_the_twin(rule, n_blocks):
         assert block_contains(raw[at : at + 32], h) == answer, "one block must answer as the whole filter does"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 6), st.sampled_from(RULES))
 def test_any_hashes(values, level, rule):
     blocks = built(values, 1 << level, rule)
@@ -81,7 +81,7 @@ def test_any_hashes(values, level, rule):
     assert bits_set(blocks) == sum(word.bit_count() for word in blocks.reshape(-1).tolist())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
 def test_any_block(raw, values):
     answers = contains_hashes(from_bytes(raw), np.array(values, np.uint64)).tolist()
@@ -193,7 +193,7 @@ def test_an_odd_number_of_blocks_cannot_be_folded(n_blocks):
             fold(empty(32 * n_blocks), rule)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=60), st.integers(1, 7), st.sampled_from(RULES))
 def test_any_fold(values, level, rule):
     assert np.array_equal(fold(built(values, 1 << level, rule), rule), built(values, 1 << (level - 1), rule))
@@ -202,7 +202,7 @@ def test_any_fold(values, level, rule):
 # --- rates and sizes ------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=80).map(lambda words: words[: len(words) // 8 * 8]))
 def test_the_exact_rate_is_a_fraction(words):
     blocks = from_bytes(naive.words_to_bytes(words))
@@ -324,7 +324,7 @@ def test_the_salts_are_those_of_the_format():
     assert list(block.SALT) == naive.SALT
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 2**32), st.integers(0, 32))
 def test_masks_and_blocks_of_arrays_are_those_of_the_twin(values, n_blocks, level):
     asked = np.array([*CORNERS, *values], np.uint64)

@@ -440,7 +440,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[pc.Expression, set[tup
     return (compared(column, scalar) if leaf == "compare" else compared(pc.scalar(scalar), column)), {path}
 
 
-@settings(max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=130, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_tree_says_what_pyarrow_does(data):
     expression, paths = data.draw(expressions())
@@ -500,7 +500,7 @@ def test_shapes_of_engines_say_what_pyarrow_does(seed):
     columns = {name: pa.array(rng.choices(values, k=40), kind) for name, (kind, values) in SMALL.items()}
     stored = ds.dataset(pa.table(columns))
     rows, types = rows_of(pa.table(columns)), {(name,): kind for name, (kind, _) in SMALL.items()}
-    for _ in range(400):
+    for _ in range(150):
         expression = handed_over(rng)
         tree = from_expression(expression)
         said = stored.to_table(columns={"mask": expression})["mask"].to_pylist()

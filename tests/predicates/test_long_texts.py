@@ -108,7 +108,7 @@ def read(source: str, take: bool) -> object:
         text.shortened = kept
 
 
-@settings(max_examples=400)
+@settings(max_examples=130)
 @given(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join))
 @example("x IN (1, 2) IN (3, 4) AND")
 @example("x = 5 AND y IN (1, 2) AND z = 'open")

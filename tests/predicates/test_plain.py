@@ -144,13 +144,13 @@ ALMOST = st.one_of(
 JOINTS = st.sampled_from([" AND ", " and ", " OR ", "\nor\t", "AND", " , ", " "])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(ALMOST, st.lists(st.tuples(JOINTS, ALMOST), max_size=3), BLANKS)
 def test_what_is_read_is_what_the_parser_reads(first: str, more: list[tuple[str, str]], end: str) -> None:
     same(end + first + "".join(joint + part for joint, part in more) + end)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(NAMES.flatmap(lambda name: VALUES.map(lambda value: f"{name} = {value}")), min_size=1, max_size=4))
 def test_a_text_that_the_parser_refuses_is_not_read(parts: list[str]) -> None:
     text = " AND ".join(parts)

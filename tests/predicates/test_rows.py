@@ -29,7 +29,7 @@ D = Decimal
 NAN = float("nan")
 FIVE = uuid.UUID(int=5)
 QUICK = settings(
-    max_examples=300,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

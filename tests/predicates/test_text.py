@@ -368,28 +368,29 @@ def test_a_mark_without_positions_from_the_parser_is_never_outside_the_text() ->
 
 
 def test_long_chains_and_lists_are_flat() -> None:
-    many = parse(" OR ".join(f"a = {i}" for i in range(10_000)))
+    many = parse(" OR ".join(f"a = {i}" for i in range(2000)))
     assert isinstance(many, Or)
-    assert many.parts[::5000] == (eq("a", 0), eq("a", 5000))
+    assert many.parts[::1000] == (eq("a", 0), eq("a", 1000))
     assert parse(str(many)) == many
-    listed = parse(f"a IN ({', '.join(map(str, range(10_000)))})")
-    assert listed == IsIn(("a",), tuple(range(10_000)))
+    listed = parse(f"a IN ({', '.join(map(str, range(2000)))})")
+    assert listed == IsIn(("a",), tuple(range(2000)))
 
 
 def test_any_word_is_a_name_that_survives() -> None:
     words = [word.lower() for word in Tokenizer.KEYWORDS if word.isidentifier()]
     assert len(words) > 200
-    for word in [*words, "any", "if", "is", "lambda", "prior", "true", "nan"]:
+    for at, word in enumerate([*words, "any", "if", "is", "lambda", "prior", "true", "nan"]):
         for path in [(word,), (word, "b"), ("b", word), ("a", "b", "c", "d", word, "e")]:
-            for predicate in (
+            some = (
                 Compare(path, "=", 5),
-                Compare(path, "=", "x"),
                 IsNull(path),
                 IsIn(path, (1,)),
                 Contains(path, 5),
                 Not(Compare(path, "<", 5)),
+                Compare(path, "=", "x"),
                 And((A, Compare(path, "=", 5), B)),
-            ):
+            )
+            for predicate in (some[0], some[1 + (at + len(path)) % 6]):  # and one of the others, each for many words
                 assert parse(str(predicate)) == predicate, str(predicate)
 
 
@@ -451,7 +452,7 @@ TREES = st.recursive(
 
 
 @given(TREES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_tree_survives_its_text(tree: Predicate) -> None:
     text = str(tree)
     again = parse(text)
@@ -615,7 +616,7 @@ def parse_or_mark(text: str) -> None:
         assert parse(str(predicate)) == predicate, "what is understood is understood again"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(7))
 def test_no_soup_of_words_raises_anything_else(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(300):
@@ -628,7 +629,7 @@ def test_no_soup_of_words_raises_anything_else(seed: int) -> None:
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_no_text_raises_anything_else(text: str) -> None:
     parse_or_mark(text)
 
@@ -706,13 +707,14 @@ def test_and_or_not_mean_what_duckdb_takes_them_for(table: duckdb.DuckDBPyConnec
         inner = inner if chance.random() < 0.4 else f"({inner})"
         return f"NOT {inner}" if chance.random() < 0.3 else inner
 
-    for _ in range(60):
+    for _ in range(25):
         text = some(2)
         expected = in_duckdb(table, text)
         assert ours(parse(text)) == expected, text
         assert in_duckdb(table, str(parse(text))) == expected, "our text means the same to DuckDB"
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=4), st.text(alphabet="%_ab\U0010ffff\ud7ff", max_size=4), st.text(max_size=6))
 def test_the_range_that_a_pattern_implies_has_all_that_begins_so(start: str, rest: str, more: str) -> None:
     (leaf,) = leaves_of(parse(f"a LIKE {spelled(start + rest + '%')}"))

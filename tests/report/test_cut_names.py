@@ -36,7 +36,7 @@ def least_width(n: int) -> int:
     return 1 + len(str(2 * n + 1))
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(NAMES, ALIKE), st.integers(0, 90))
 def test_any_names_fit_and_stay_apart(names: list[str], width: int) -> None:
     shown = shortened_names(names, width)
@@ -50,7 +50,7 @@ def test_any_names_fit_and_stay_apart(names: list[str], width: int) -> None:
         assert len(set(zip(names, shown, strict=True))) == len(set(names)), "one name has one text"
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ALIKE, st.randoms())
 def test_names_of_columns_that_have_their_own_widths(names: list[str], rng: random.Random) -> None:
     names = list(dict.fromkeys(names))

@@ -195,7 +195,7 @@ COVERED = """() => [...document.querySelectorAll('svg.picture')].flatMap(svg => 
 })"""
 
 
-@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(768, marks=pytest.mark.more), 1280])
 def test_all_numbers_are_inside_of_the_screen(opened: Open, report: Path, width: int) -> None:
     """Pictures, tables, those behind pictures too: no part of them lies outside, nor has to be scrolled to."""
     page = opened(report, width=width)
