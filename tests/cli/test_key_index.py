@@ -59,7 +59,7 @@ class Said(str):
 
 def typed(*words: object, status: int = 0) -> Said:
     """What a command printed; its exit status is compared."""
-    done = in_this_process(*words, cwd=Path.cwd())
+    done = in_this_process(*words)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     said = Said(done.stdout)
     said.errors = done.stderr
@@ -83,7 +83,7 @@ def document(*words: object, status: int = 0) -> dict[str, object]:
 
 def found_by(*words: object) -> dict[str, object]:
     """The totals of a check. The first file is opened, as names of columns are looked up in it."""
-    done = in_this_process("check", "events", *words, "--json", cwd=Path.cwd())
+    done = in_this_process("check", "events", *words, "--json")
     assert done.returncode in (0, 1), done.stderr
     totals = json.loads(done.stdout)["totals"]
     assert isinstance(totals, dict)

@@ -168,7 +168,7 @@ def test_rows_that_are_deleted_meanwhile_change_the_way(warehouse: Warehouse) ->
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_random_histories(warehouse: Warehouse, seed: int) -> None:
     """Our adds and removes between appends, deletes, renames and expiry: rows stay, at every snapshot."""
     random = np.random.default_rng(seed)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import draft_2015_files
-from support.commands import command, error_lines
+from support.commands import command, error_lines, in_this_process
 from support.corpus import vector_file
 from support.samples import PYARROW, ROWS, digest, keys_table, leftovers, write_keys
 
@@ -455,29 +455,31 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     ours = tmp_path / "ours.parquet"
     told = ("parquet.enable.bloom.filter=true", "parquet.expected.entries=1000", "parquet.bloom.filter.fpp.value=0.01")
     properties = [part for one in told for part in ("--property", one)]
-    done = command("add", source, "-o", ours, "--spec", "statistics", "--hash-family", "guava", *properties, "-c", "id")
+    done = in_this_process(
+        "add", source, "-o", ours, "--spec", "statistics", "--hash-family", "guava", *properties, "-c", "id"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     bits, k = k_probe.size_for("guava", 1000, 0.01)
-    shown = json.loads(command("inspect", ours, "--json").stdout)["files"][0]["filters"]
+    shown = json.loads(in_this_process("inspect", ours, "--json").stdout)["files"][0]["filters"]
     assert len(shown) == 3
     assert shown[0]["rule"] == "guava MURMUR128_64"
     assert (shown[0]["num_bytes"], shown[0]["hash_functions"]) == (bits // 8, k)
     assert (shown[0]["place"], shown[0]["offset"], shown[0]["blocks"]) == ("column metadata", None, 0)
-    assert "column metadata" in command("inspect", ours).stdout
-    assert command("verify", ours).returncode == 0
-    assert command("check", ours, "id = 5").returncode == 1
+    assert "column metadata" in in_this_process("inspect", ours).stdout
+    assert in_this_process("verify", ours).returncode == 0
+    assert in_this_process("check", ours, "id = 5").returncode == 1
     stored = keys_table()["id"][0].as_py()
-    assert command("check", ours, f"id = {stored}").returncode == 0
+    assert in_this_process("check", ours, f"id = {stored}").returncode == 0
     assert json.loads(
-        command("read", ours, "--where", f"id = {stored}", "--columns", "id", "--format", "json").stdout
+        in_this_process("read", ours, "--where", f"id = {stored}", "--columns", "id", "--format", "json").stdout
     ) == [{"id": stored}]
-    assert command("remove", ours, "--in-place").returncode == 0
+    assert in_this_process("remove", ours, "--in-place").returncode == 0
     assert digest(ours) == digest(source)
-    wrong = command("add", source, "-o", ours, "--spec", "statistics", "--property", "x")
+    wrong = in_this_process("add", source, "-o", ours, "--spec", "statistics", "--property", "x")
     assert (wrong.returncode, error_lines(wrong.stderr)) == (2, 1)
     assert "PROPERTY=VALUE" in wrong.stderr
-    assert command("add", "--property", "parquet.expected.entries=5", "--spec", "statistics").returncode == 2
+    assert in_this_process("add", "--property", "parquet.expected.entries=5", "--spec", "statistics").returncode == 2
 
 
 # --- reading ----------------------------------------------------------------------------------------

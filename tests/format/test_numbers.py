@@ -18,7 +18,7 @@ HALVES = [2**24 + 1, 2**53 + 1, 2**54 + 2, 2**63 + 2**10]  # integers half-way b
 
 def unscaled(precision: int, seed: int) -> list[int]:
     rng = random.Random(seed)
-    found = [rng.randrange(10 ** rng.randint(1, precision)) for _ in range(1500)]
+    found = [rng.randrange(10 ** rng.randint(1, precision)) for _ in range(500)]
     for half in HALVES:
         for zeros in range(precision - len(str(half))):
             found += [half * 10**zeros + step for step in (-1, 0, 1)]

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from support.repeats import more_then_slow
 
+from parquet_bloom.kernels import intrinsics
+
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names of x86 processors")
 
 WORK = textwrap.dedent("""
@@ -108,8 +110,11 @@ def test_vectors_of_256_bits_because_there_are_no_others(tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def own_width(tmp_path_factory: pytest.TempPathFactory) -> int:
-    return run(tmp_path_factory.mktemp("own"))
+def own_width() -> int:
+    """Of this process, whose loops the other tests have run."""
+    from numba.core.registry import cpu_target
+
+    return intrinsics._in_a_vector(cpu_target.target_context)
 
 
 @pytest.mark.parametrize("name", more_then_slow(["rocketlake", "sapphirerapids", "nehalem", "skylake", "znver3"], 1))

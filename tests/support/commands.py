@@ -50,13 +50,13 @@ def command(*arguments: object, cwd: Path | None = None, **environment: str) -> 
         return subprocess.CompletedProcess(words, status, _text(out.read()), _text(err.read()))
 
 
-def in_this_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def in_this_process(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """As `command`, where the process is no matter: nothing is forked."""
     words = [str(word) for word in arguments]
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COLUMNS", raising=False)
-        patch.chdir(cwd)
+        patch.chdir(cwd or Path.cwd())
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
         status = cli.run(words)
