@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -29,12 +29,14 @@ class Asked:
     """One request.
 
     through  whether it came as to a proxy
+    target   the path and query as they came
     """
 
     method: str
     key: str
     headers: dict[str, str]
     through: bool
+    target: str = ""
 
     @property
     def signed_by(self) -> str:
@@ -138,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.command, unquote(url.path).lstrip("/"), headers, bool(url.netloc))
+        asked = Asked(self.command, unquote(url.path).lstrip("/"), headers, bool(url.netloc), self.path)
         answer = self.store.answer(asked, parse_qs(url.query, keep_blank_values=True), url.path)
         if self.store.wrong is not None and self.command == "GET" and asked.key in self.store.objects:
             self.store.wrong(asked, answer)
@@ -165,7 +167,16 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def recording(certificate: Path | None = None) -> Iterator[RecordingStore]:
     """A store; with a certificate and its key in one file, over TLS."""
-    store = RecordingStore(scheme="https" if certificate else "http")
+    with running(RecordingStore(scheme="https" if certificate else "http"), certificate) as store:
+        yield store
+
+
+Store = TypeVar("Store", bound=RecordingStore)
+
+
+@contextmanager
+def running(store: Store, certificate: Path | None = None) -> Iterator[Store]:
+    """A store that answers while this is open."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": store}))
     server.daemon_threads = True
     if certificate is not None:

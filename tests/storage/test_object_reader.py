@@ -24,9 +24,10 @@ from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.storage import object_reader
-from parquet_bloom.storage.object_settings import InexpressibleError, settings_of
+from parquet_bloom.storage.object_s3 import settings_of
+from parquet_bloom.storage.object_settings import InexpressibleError
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.remote import s3_options
+from parquet_bloom.storage.remote import arrow_options
 
 NAMES = ["x.parquet", "a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", "a'b(c)!~&.parquet"]
 
@@ -166,7 +167,7 @@ def test_the_endpoint_of_the_environment(store: RecordingStore, monkeypatch: pyt
     ],
 )
 def test_amazons_own_endpoints(bucket: str, region: str, endpoint: str, virtual: bool) -> None:
-    given = s3_options(fs.S3FileSystem(access_key="k", secret_key="s", region=region))
+    given = arrow_options(fs.S3FileSystem(access_key="k", secret_key="s", region=region))
     config = settings_of(given, bucket).config
     assert (config["endpoint"], config["virtual_hosted_style_request"]) == (endpoint, virtual)
 
@@ -185,13 +186,13 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_told(store: RecordingStore, name: str) -> None:
     change, reason = CANNOT[name]
     with pytest.raises(InexpressibleError, match=reason):
-        settings_of({**s3_options(fs.S3FileSystem(**keyed(store))), **change}, "data")
+        settings_of({**arrow_options(fs.S3FileSystem(**keyed(store))), **change}, "data")
 
 
 @pytest.mark.parametrize("bucket", ["data--use1-az4--x-s3", "arn:aws:s3:eu-north-1:1:accesspoint", "a/b", ""])
 def test_buckets_of_other_kinds(store: RecordingStore, bucket: str) -> None:
     with pytest.raises(InexpressibleError, match="bucket"):
-        settings_of(s3_options(fs.S3FileSystem(**keyed(store))), bucket)
+        settings_of(arrow_options(fs.S3FileSystem(**keyed(store))), bucket)
 
 
 @pytest.mark.parametrize("variable", ["AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_SERVER_SIDE_ENCRYPTION"])
@@ -205,7 +206,7 @@ def test_variables_that_no_argument_overrides(
 
 @pytest.mark.parametrize("where", ["variable", "profile"])
 def test_other_kinds_of_endpoints_of_amazons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str) -> None:
-    given = s3_options(fs.S3FileSystem(access_key="k", secret_key="s", region="us-east-1"))
+    given = arrow_options(fs.S3FileSystem(access_key="k", secret_key="s", region="us-east-1"))
     if where == "variable":
         monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
     else:
@@ -421,7 +422,7 @@ def test_credentials_of_a_file_that_is_written_anew(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
     file.write_text(text.format("old"))
-    settings = settings_of(s3_options(fs.S3FileSystem(**keyed(store, access_key=None, secret_key=None))), "data")
+    settings = settings_of(arrow_options(fs.S3FileSystem(**keyed(store, access_key=None, secret_key=None))), "data")
     assert settings.credentials is not None
     assert settings.credentials()["access_key_id"] == "old"
     file.write_text(text.format("new"))

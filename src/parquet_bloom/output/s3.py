@@ -30,7 +30,7 @@ from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
 from parquet_bloom.options import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error
+from parquet_bloom.storage.remote import Location, arrow_options, s3_endpoint, side_by_side, storage_error
 
 # Of the old object, by the names that HeadObject's answer and CreateMultipartUpload's request share.
 _KEPT = (
@@ -398,7 +398,7 @@ def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
 
 def can_speak_for(filesystem: Any) -> bool:
     """Whether boto3 can use this file system's credentials; those of a role that pyarrow assumes cannot be read."""
-    return not s3_options(filesystem).get("role_arn")
+    return not arrow_options(filesystem).get("role_arn")
 
 
 class _Clients:
@@ -468,7 +468,7 @@ def _new_client(filesystem: Any) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
-    o = s3_options(filesystem)
+    o = arrow_options(filesystem)
     endpoint = s3_endpoint(o)
     settings: dict[str, Any] = {"max_pool_connections": limits().concurrency}
     if endpoint is not None and not o.get("force_virtual_addressing"):

@@ -57,11 +57,13 @@ Files on other storages are worked on side by side, local ones one after the oth
     only after a HEAD; the listing's FileInfo has none. Without an ETag neither `Source` nor `FileChangedError` would
     notice a change that keeps size and time, so the HEAD is not saved.
 
-Objects of S3 cost one request each through obstore, a choice of the user's (the extra `stores`).
+Objects cost one request each through obstore, a choice of the user's (the extra `stores`).
     The first GET is one of the last 64 KiB, whose answer has size and ETag; a listing is not needed for them, so names
-    come from pyarrow as before. Later GETs name the ETag. `object_settings` tells obstore what pyarrow's file system
-    was told, or that it cannot; a first request that fails is asked again of pyarrow, whose error is the one to tell.
-    So obstore can make a configuration that works neither fail nor mean something else.
+    come from pyarrow as before. Later GETs name the ETag. Azure has no requests for last bytes, so there obstore lists.
+    Google's versions are generations, whose numbers pyarrow tells too; ETags differ between its two APIs, and obstore
+    has no generations of listings. `object_s3`, `object_google` and `object_azure` tell obstore what pyarrow's file
+    system was told, or that they cannot; a first request that fails is asked again of pyarrow, whose error is the one
+    to tell. So obstore can make a configuration that works neither fail nor mean something else.
 
     Nothing is left to obstore's own look at the environment: HTTPS_PROXY and AWS_SKIP_SIGNATURE change its requests,
     and not pyarrow's.

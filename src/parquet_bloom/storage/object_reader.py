@@ -1,7 +1,10 @@
-"""Objects of S3 through obstore: one request for the end of an object opens it, and each later one is of that version.
+"""Objects of S3, Google's storage and Azure through obstore: one request opens one, each later one is of that version.
 
-    open   GET bytes=-65536                       the size (Content-Range), the ETag, and mostly all of the footer
+    open   GET bytes=-65536                       the size (Content-Range), the version, and mostly all of the footer
     read   GET bytes=a-b, If-Match: the ETag      of these very bytes, or FileChangedError
+           GET bytes=a-b, ?generation=            the same on Google's storage, whose versions have numbers
+    open   HEAD                                   on Azure, which knows no requests for last bytes; nothing after a
+                                                  listing, which has size and ETag
 
 pyarrow asks HEAD first, and its GETs name no version. obstore (the extra `stores`) is a choice, not a need. pyarrow
 reads as before, and the logger says why, where
@@ -23,15 +26,15 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from parquet_bloom.errors import FileChangedError
 from parquet_bloom.storage.display import without_secret
-from parquet_bloom.storage.object_settings import InexpressibleError, ObjectSettings, settings_of
-from parquet_bloom.storage.remote import ArrowFile, Handle, Location, s3_options, submit
+from parquet_bloom.storage.object_settings import InexpressibleError, ObjectSettings
+from parquet_bloom.storage.remote import ArrowFile, Handle, Location, arrow_options, submit
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
 R = TypeVar("R")
@@ -70,7 +73,7 @@ class WrongAnswerError(RefusedError):
 class ObjectFile:
     """An object of one version, as a Handle.
 
-    told  size, ETag and time of the version
+    told  the version: size, ETag and time, or generation
     tail  its last bytes, if they are known
     """
 
@@ -113,20 +116,20 @@ class ObjectFile:
         return self._other
 
     def version(self) -> object:
-        """Size, ETag and time."""
+        """Size, ETag and time; of Google's storage size and generation."""
         return self._told
 
     def facts(self) -> Kept | None:
-        """Size, ETag and time, where the ETag is one of the bytes."""
+        """The same, where the ETag is one of the bytes."""
         return self._told.facts()
 
     def lasting(self, wait: bool) -> Kept | None:
-        """The same: S3 gives other bytes another ETag."""
+        """The same: other bytes have another ETag, or generation."""
         return self._told.facts()
 
     def etag(self) -> str | None:
         """The ETag with its quotes, as the store has it."""
-        return self._told.told[0]
+        return None if self._told.generation is not None else self._told.told[0]
 
     def close(self) -> None:
         """Forget the end; no connection belongs to it."""
@@ -145,22 +148,17 @@ class Bucket:
     """
 
     def __init__(self, settings: ObjectSettings) -> None:
-        """Raises InexpressibleError."""
-        from obstore.store import S3Store
-
+        """Raises InexpressibleError, ImportError."""
         try:
-            self._store = S3Store(
-                settings.bucket,
-                config=settings.config,
-                client_options=settings.client,
-                retry_config=settings.retry,
-                credential_provider=settings.credentials,
-            )
+            self._store = settings.make()
+        except ImportError:
+            raise
         except BaseException as error:
             raise InexpressibleError(_one_line(error)) from error
         self.works = False
         self._given_up = False
-        self._knows_suffixes = True
+        self._knows_suffixes = settings.has_suffixes
+        self._has_folders, self.by_generation = settings.has_folders, settings.by_generation
 
     @property
     def is_lost(self) -> bool:
@@ -185,6 +183,8 @@ class Bucket:
                 logger.info("the store does not know requests for last bytes; objects cost two requests each")
         if told.told[0] is None or told.told[0].startswith("W/"):
             raise RefusedError("the store gives no ETag of the bytes")
+        if self._has_folders and not told.size:
+            raise RefusedError("an empty object, which may be a folder")
         self.works = True
         return ObjectFile(self, at, told, data)
 
@@ -197,11 +197,7 @@ class Bucket:
 
     def _head(self, key: str) -> tuple[StoreToken, bytes]:
         """The version, and all bytes of a small object: an empty one has no last bytes to request."""
-        import obstore
-
-        with _errors():
-            meta = _interruptible(lambda: obstore.head(self._store, key))
-        told = StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
+        told = self.version(key)
         if not 0 < told.size <= TAIL:
             return told, b""
         now, data, _ = self._get(key, {}, TAIL)
@@ -209,12 +205,22 @@ class Bucket:
             raise WrongAnswerError
         return told, data
 
+    def version(self, key: str) -> StoreToken:
+        """The version of an object by now; no bytes come. Raises FileNotFoundError, RefusedError."""
+        import obstore
+
+        with _errors():
+            meta = _interruptible(lambda: obstore.head(self._store, key))
+        return self._version_in(meta)
+
     def read(self, key: str, offset: int, length: int, told: StoreToken) -> bytes:
         """Read a range of one version. Raises RefusedError, _OtherVersionError for an answer made of another one."""
-        wanted = {"range": (offset, offset + length), "if_match": told.told[0]}
+        name = {"version": told.generation} if self.by_generation else {"if_match": told.told[0]}
         try:
-            now, data, start = self._get(key, wanted, length)
+            now, data, start = self._get(key, {"range": (offset, offset + length), **name}, length)
         except FileNotFoundError:
+            if self.by_generation:  # it has another one by now, or is gone
+                raise _OtherVersionError from None
             raise RefusedError("no such file") from None
         if now != told:
             raise _OtherVersionError
@@ -223,14 +229,31 @@ class Bucket:
         return data
 
     def listed(self, prefix: str) -> Iterator[tuple[str, StoreToken]]:
-        """Key and version of each object below a folder; "" is the whole bucket. Raises RefusedError."""
+        """Key and version of each object below a folder; "" is the whole bucket. Raises RefusedError.
+
+        None where versions are generations: obstore takes none from listings.
+        """
         import obstore
 
+        if self.by_generation:
+            return
         with _errors():
             pages = iter(obstore.list(self._store, prefix or None, chunk_size=50))
             while (page := _interruptible(lambda: next(pages, None))) is not None:
-                for meta in page:
-                    yield meta["path"], StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
+                yield from map(self._entry, page)
+
+    def level(self, prefix: str) -> tuple[list[tuple[str, StoreToken]], list[str]]:
+        """Key and version of each object in a folder, and the folders in it. Raises RefusedError."""
+        import obstore
+
+        with _errors():
+            found = _interruptible(lambda: obstore.list_with_delimiter(self._store, prefix or None))
+        return [self._entry(meta) for meta in found["objects"]], list(found["common_prefixes"])
+
+    def _entry(self, meta: Mapping[str, Any]) -> tuple[str, StoreToken]:
+        etag = meta["e_tag"]
+        quoted = f'"{etag}"' if etag and not etag.endswith('"') else etag  # Azure's listings have no quotes
+        return meta["path"], self._version_in({**meta, "e_tag": quoted})
 
     def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
         """Request an object: its version by the answer, its bytes, `most` of them, and their place."""
@@ -245,7 +268,15 @@ class Bucket:
             meta, data, (start, stop) = _interruptible(ask)
         if meta["path"] != key or stop - start != len(data):
             raise WrongAnswerError
-        return StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"]), data, start
+        return self._version_in(meta), data, start
+
+    def _version_in(self, meta: Mapping[str, Any]) -> StoreToken:
+        """The version by an answer, which has one or is refused."""
+        if not self.by_generation:
+            return StoreToken.of_headers(meta["size"], meta["e_tag"], meta["last_modified"])
+        if not re.fullmatch("[0-9]{1,20}", meta["version"] or ""):
+            raise RefusedError("the store gives no generation of the object")
+        return StoreToken.of_generation(meta["size"], meta["version"])
 
 
 class _OtherVersionError(Exception):
@@ -255,6 +286,9 @@ class _OtherVersionError(Exception):
 def key_of(at: Location) -> str:
     """The object's key: the path without the bucket."""
     return at.path.partition("/")[2]
+
+
+_GENERIC = re.compile(r"Generic \w+ error: ")
 
 
 def _interruptible(ask: Callable[[], R]) -> R:
@@ -284,7 +318,9 @@ def _refusal_of(error: Exception) -> Exception:
         return _OtherVersionError()
     text = str(error)
     asked = "Error performing" in text or "HTTP error" in text  # else the answer is what is wrong
-    if "status code: 416" in text or (text.startswith("Generic S3 error: ") and not asked):
+    if "Header missing" in text.splitlines()[0]:
+        return RefusedError(_one_line(error))
+    if "status code: 416" in text or (_GENERIC.match(text) and not asked):
         return WrongAnswerError(_one_line(error))
     is_busy = re.search(r"status code: (429|5\d\d)", text) is not None
     return RefusedError(_one_line(error), may_differ=not is_busy)
@@ -305,7 +341,7 @@ def _one_line(error: BaseException) -> str:
         first = "no answer in time"
     elif system:
         first = system[-1]
-    return without_secret(first.removeprefix("Generic S3 error: ")[:300]) or type(error).__name__
+    return without_secret(_GENERIC.sub("", first)[:300]) or type(error).__name__
 
 
 # --- which objects obstore reads ------------------------------------------------------------------
@@ -339,9 +375,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def bucket_of(at: Location) -> Bucket | None:
-    """The bucket that an object of S3 lies in; None: pyarrow reads it."""
+    """The bucket that an object lies in; None: pyarrow reads it."""
     name, _, key = at.path.partition("/")
-    if _process.forked or not key or any(part in ("", ".", "..") for part in key.split("/")):
+    if not key or any(part in ("", ".", "..") for part in key.split("/")):
+        return None
+    return _bucket(at, name)
+
+
+def _bucket(at: Location, name: str) -> Bucket | None:
+    if _process.forked or not name:
         return None
     filesystem = at.filesystem
     reference, buckets = _process.known.get(id(filesystem), (None, {}))
@@ -367,7 +409,7 @@ def _find(filesystem: Any, name: str) -> Bucket | None:
 
 def _made(filesystem: Any, name: str) -> Bucket | None:
     try:
-        settings = settings_of(s3_options(filesystem), name)
+        settings = _settings(filesystem, name)
         had = _process.kept.pop(settings.key, None)
         found = Bucket(settings) if had is None or had.is_lost else had
     except ImportError:
@@ -382,8 +424,24 @@ def _made(filesystem: Any, name: str) -> Bucket | None:
     return found
 
 
+def _settings(filesystem: Any, bucket: str) -> ObjectSettings:
+    """For those alone who read this kind of storage. Raises InexpressibleError."""
+    options = arrow_options(filesystem)
+    if filesystem.type_name == "gcs":
+        from parquet_bloom.storage import object_google
+
+        return object_google.settings_of(options, bucket)
+    if filesystem.type_name == "abfs":
+        from parquet_bloom.storage import object_azure
+
+        return object_azure.settings_of(options, bucket, object_azure.credential_kind(filesystem, options))
+    from parquet_bloom.storage import object_s3
+
+    return object_s3.settings_of(options, bucket)
+
+
 def open_object(at: Location) -> Handle:
-    """Open an object of S3. Raises what pyarrow raises, FileNotFoundError, OSError."""
+    """Open an object. Raises what pyarrow raises, FileNotFoundError, OSError."""
     bucket = bucket_of(at)
     if bucket is None:
         return _by_pyarrow(at)
@@ -397,6 +455,17 @@ def open_object(at: Location) -> Handle:
         if not worked and not bucket.works and opened.size:
             bucket.give_up(str(error))
         return opened
+
+
+def object_version(at: Location) -> StoreToken | None:
+    """The version of an object by now, by one request; None: obstore does not read it. Raises FileNotFoundError."""
+    bucket = bucket_of(at)
+    if bucket is None or not bucket.works:
+        return None
+    try:
+        return bucket.version(key_of(at))
+    except RefusedError:
+        return None  # pyarrow's error is the one to tell
 
 
 def object_at(at: Location, version: StoreToken) -> Location:
@@ -429,6 +498,30 @@ def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
                     return {}
                 found[path] = version
     return found
+
+
+def versions_below(folder: Location, recursive: bool) -> tuple[dict[str, StoreToken], list[str]]:
+    """The versions of all objects below a folder by one listing, by path, and of a level its folders.
+
+    Nothing where obstore cannot list them, or where a bucket that was not read yet has another version of one in its
+    answer than in its listing.
+    """
+    name, _, prefix = folder.path.rstrip("/").partition("/")
+    bucket = _bucket(folder, name)
+    if bucket is None:
+        return {}, []
+    found: dict[str, StoreToken] = {}
+    with suppress(RefusedError, FileNotFoundError):
+        entries, folders = (bucket.listed(prefix), []) if recursive else bucket.level(prefix)
+        for key, version in entries:
+            if key in found:  # a listing that shows a key twice says nothing, and may have no end
+                return {}, []
+            found[key] = version
+        if found and not bucket.works:
+            bucket.works = bucket.version(key := min(found)) == found[key]
+        if bucket.works:
+            return {f"{name}/{key}": version for key, version in found.items()}, [f"{name}/{one}" for one in folders]
+    return {}, []
 
 
 def _by_pyarrow(at: Location) -> ArrowFile:

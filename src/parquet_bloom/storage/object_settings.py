@@ -1,15 +1,10 @@
-"""The options of pyarrow's file system of S3 in obstore's words, or the reason why they have none.
+"""Arguments of obstore's stores that its readers of S3, Google's storage and Azure have in common.
 
-obstore reads the environment too, and asks it for more than pyarrow does: AWS_ENDPOINT_URL, AWS_SKIP_SIGNATURE,
-HTTPS_PROXY. So nothing is left to it: whatever changes how an object is read is given here, from pyarrow's options.
+obstore reads the environment too, and asks it for more than pyarrow does: HTTPS_PROXY, AWS_SKIP_SIGNATURE,
+GOOGLE_BEARER_TOKEN. So nothing is left to it: what changes how an object is read is named here, from the options of
+pyarrow's file system. A module for each kind finds them:
 
-    pyarrow's option                        obstore
-    endpoint_override, scheme, region       endpoint, with the bucket in the host's name where pyarrow has it there
-    access_key, secret_key, session_token   credential_provider
-    none of them                            keys of the environment, else boto3's: profiles, SSO, credential_process,
-                                            web identity, containers, EC2
-    anonymous, proxy_options, time-outs     as they are; without proxy_options no proxy, as pyarrow takes none
-    role_arn, tls_ca_file_path, others      InexpressibleError: pyarrow reads such objects itself
+    object_s3, object_google, object_azure     settings_of(options, bucket) -> ObjectSettings, or InexpressibleError
 """
 
 from __future__ import annotations
@@ -18,35 +13,18 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from ipaddress import ip_address, ip_network
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlsplit
 
-from parquet_bloom.storage.remote import s3_endpoint
-
-# Options of S3FileSystem that are told to obstore, and those that mean nothing to who only reads.
-_TOLD = {
-    "access_key", "secret_key", "session_token", "anonymous", "region", "scheme", "connect_timeout", "request_timeout",
-    "endpoint_override", "proxy_options",
-}  # fmt: skip
-_OF_WRITING = {
-    "background_writes", "allow_delayed_open", "allow_bucket_creation", "allow_bucket_deletion", "default_metadata",
-    "check_directory_existence_before_creation",
-}  # fmt: skip
-_OF_ROLES = {"session_name", "external_id", "load_frequency"}  # nothing without role_arn
-# Variables that would make obstore's requests other ones, and that no argument overrides.
-_OBSTORE_ONLY = ("AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_", "AWS_ROOT_CERTIFICATE", "AWS_DEFAULT_HEADERS")
-# Endpoints of Amazon's that obstore cannot name; in a profile they have these names in small letters, without AWS_.
-_OTHER_ENDPOINTS = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
-_REGION = re.compile(r"(?!us-iso|eu-iso|eusc-)[a-z]{2}(-[a-z]+)+-[0-9]+")  # the others have domains of their own
-_HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-_EVERY_HOST = "*,0.0.0.0/0,::/0"
-
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
 _CONNECT_S, _ANSWER_S = 3.0, 10.0  # until a connection stands, and between two pieces of an answer
 _WHOLE_S = 3600.0  # of an answer: a slow line is none that hangs
 _RETRIES, _RETRIES_S = 3, 30.0
-_KEPT = timedelta(minutes=10)  # credentials; boto3 renews those that would end before
+CREDENTIALS_KEPT = timedelta(minutes=10)  # then their source is asked again, which renews those that would end before
+# A proxy that no host goes through: without any it would be the environment's.
+DIRECT = "http://127.0.0.1:9", "*,0.0.0.0/0,::/0"
 
 
 class InexpressibleError(Exception):
@@ -58,185 +36,104 @@ Credentials = Callable[[], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ObjectSettings:
-    """Arguments of obstore's S3Store.
+    """A store of obstore's, and its arguments.
 
-    credentials  None: requests are not signed
-    secrets      what tells the credentials of two settings apart, beside the others
+    store          the name of its class
+    credentials    None: obstore finds them by `config`, or requests are not signed
+    secrets        what tells the credentials of two settings apart, beside the others
+    has_suffixes   whether the storage knows requests for last bytes
+    by_generation  whether its versions have numbers, which requests name; else they have ETags
+    has_folders    whether it shows a folder as an empty object, too
     """
 
+    store: str
     bucket: str
     config: Mapping[str, Any]
     client: Mapping[str, Any]
     credentials: Credentials | None
     secrets: tuple[object, ...]
-
-    @property
-    def retry(self) -> dict[str, Any]:
-        """How requests are tried again, after 5xx, 429, and connections that fail or end: after 0.1 s, 0.2 s, 0.4 s."""
-        backoff = {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2}
-        return {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRIES_S), "backoff": backoff}
+    has_suffixes: bool = True
+    by_generation: bool = False
+    has_folders: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for settings that make equal stores."""
-        return self.bucket, *sorted(self.config.items()), *sorted(self.client.items()), self.secrets
+        return self.store, self.bucket, *sorted(self.config.items()), *sorted(self.client.items()), self.secrets
+
+    def make(self) -> Any:
+        """Make the store. Raises InexpressibleError; ImportError without obstore."""
+        from obstore import store
+
+        backoff = {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2}
+        # After 5xx, 429, and connections that fail or end: again after 0.1 s, 0.2 s, 0.4 s.
+        retry = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRIES_S), "backoff": backoff}
+        return getattr(store, self.store)(
+            self.bucket,
+            config=self.config,
+            client_options=self.client,
+            retry_config=retry,
+            credential_provider=self.credentials,
+        )
 
 
-def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
-    """The settings for a bucket on the file system with these options (remote.s3_options).
-
-    Raises InexpressibleError.
-    """
-    for name, value in options.items():
-        if value and name not in _TOLD | _OF_WRITING | _OF_ROLES:
-            raise InexpressibleError(name)
+def refuse_variables(beginnings: tuple[str, ...]) -> None:
+    """Raise InexpressibleError for a variable that would change obstore's requests, and that no argument overrides."""
     for name in os.environ:
-        if name.upper().startswith(_OBSTORE_ONLY):
+        if name.upper().startswith(beginnings):
             raise InexpressibleError(f"the variable {name}")
-    endpoint, virtual = _endpoint(options, bucket)
-    anonymous = bool(options.get("anonymous"))
-    credentials, secrets = (None, ()) if anonymous else _credentials(options)
-    config = {
-        "endpoint": endpoint,
-        "aws_endpoint_url_s3": endpoint,
-        "region": options["region"],
-        "virtual_hosted_style_request": virtual,
-        "skip_signature": anonymous,
-        "request_payer": False,
-        "s3_express": False,
-        "unsigned_payload": False,
-    }
-    return ObjectSettings(bucket, config, _client(options, endpoint), credentials, secrets)
 
 
-def _endpoint(options: Mapping[str, Any], bucket: str) -> tuple[str, bool]:
-    """The URL that paths of keys begin with, but for a bucket in the path; whether the bucket is in the host's name."""
-    if not _BUCKET.fullmatch(bucket) or bucket.endswith(("--x-s3", "--ol-s3")):
-        raise InexpressibleError("a bucket of this name")
-    region = options.get("region") or ""
-    endpoint = s3_endpoint(options)
-    if endpoint is not None:
-        if not region:
-            raise InexpressibleError("an endpoint without a region")
-        return endpoint.rstrip("/"), False
-    if not _REGION.fullmatch(region):
-        raise InexpressibleError(f"the region {region}" if region else "no region")
-    if any(os.environ.get(name) for name in _OTHER_ENDPOINTS) or _profiles_name_endpoints():
-        raise InexpressibleError("FIPS or dual-stack endpoints")
-    scheme = options.get("scheme") or "https"
-    host = f"s3.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
-    if _HOST_LABEL.fullmatch(bucket):  # of others TLS's certificate has no name
-        return f"{scheme}://{bucket}.{host}", True
-    return f"{scheme}://{host}", False
+def client_options(
+    endpoint: str, proxy: tuple[str, str], connect_s: float | None = None, answer_s: float | None = None
+) -> dict[str, Any]:
+    """obstore's client_options.
 
+    proxy      its URL, and the hosts that are asked directly: DIRECT or of `curls_proxy`
+    connect_s  until a connection stands
+    answer_s   between two pieces of an answer
+    """
 
-def _client(options: Mapping[str, Any], endpoint: str) -> dict[str, Any]:
-    def seconds(given: float | None, otherwise: float) -> str:
+    def ms(given: float | None, otherwise: float) -> str:
         return f"{round(1000 * (given if given is not None and given > 0 else otherwise))}ms"
 
-    proxy = options.get("proxy_options") or {}
-    excludes = ""
-    if proxy.get("host"):
-        user = f"{quote(proxy['username'], '')}:{quote(proxy['password'], '')}@" if proxy.get("username") else ""
-        url = f"{proxy.get('scheme') or 'http'}://{user}{proxy['host']}:{proxy['port']}"
-    else:  # a proxy that no host goes through: without any it would be the environment's
-        url, excludes = "http://127.0.0.1:9", _EVERY_HOST
     return {
         "allow_http": endpoint.startswith("http:"),
         "allow_invalid_certificates": False,
-        "connect_timeout": seconds(options.get("connect_timeout"), _CONNECT_S),
-        "read_timeout": seconds(options.get("request_timeout"), _ANSWER_S),
-        "timeout": seconds(None, _WHOLE_S),
+        "connect_timeout": ms(connect_s, _CONNECT_S),
+        "read_timeout": ms(answer_s, _ANSWER_S),
+        "timeout": ms(None, _WHOLE_S),
         "http1_only": True,
         "http2_only": False,
         "randomize_addresses": False,
-        "proxy_url": url,
-        "proxy_excludes": excludes,
+        "proxy_url": proxy[0],
+        "proxy_excludes": proxy[1],
     }
 
 
-# --- credentials ----------------------------------------------------------------------------------
+def curls_proxy(endpoint: str) -> tuple[str, str]:
+    """The proxy that libcurl takes from the environment, as pyarrow's Google and Azure do; as in client_options."""
+    url = urlsplit(endpoint)
+    # HTTP_PROXY is none of libcurl's: a web server would have it from a header of whoever asks it.
+    variables = ["http_proxy"] if url.scheme == "http" else ["https_proxy", "HTTPS_PROXY"]
+    found = next((text for name in [*variables, "all_proxy", "ALL_PROXY"] if (text := os.environ.get(name))), None)
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if found is None or _is_among(url.hostname or "", re.split(r"[,\s]+", direct)):
+        return DIRECT
+    return (found if "://" in found else f"http://{found}"), direct
 
 
-def _credentials(options: Mapping[str, Any]) -> tuple[Credentials, tuple[object, ...]]:
-    if options.get("access_key"):
-        given = options["access_key"], options.get("secret_key") or "", options.get("session_token") or None
-        return (lambda: _answer(*given, None)), given
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
-        if not os.environ.get("AWS_SECRET_ACCESS_KEY"):
-            raise InexpressibleError("AWS_ACCESS_KEY_ID alone")
-        return _of_environment, ("environment", _of_environment()["access_key_id"])
-    found = _ChainCredentials()
-    return found, ("boto3", *found.looked_at)
-
-
-def _answer(key: str, secret: str, token: str | None, until: datetime | None) -> dict[str, Any]:
-    return {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": until}
-
-
-def _of_environment() -> dict[str, Any]:
-    found = os.environ
-    token = found.get("AWS_SESSION_TOKEN") or None
-    return _answer(found["AWS_ACCESS_KEY_ID"], found["AWS_SECRET_ACCESS_KEY"], token, datetime.now(UTC) + _KEPT)
-
-
-class _ChainCredentials:
-    """Those that boto3 finds, found anew when the files change in which they may stand.
-
-    looked_at  the variables and files that the choice depends on, as they were
-    Raises InexpressibleError where there are none: pyarrow says so in its own words, or has some.
-    """
-
-    def __init__(self) -> None:
-        self.looked_at, self._found = _sources(), _find()
-
-    def __call__(self) -> dict[str, Any]:
-        looked_at = _sources()
-        if looked_at != self.looked_at:
-            self.looked_at, self._found = looked_at, _find()
-        now = self._found.get_frozen_credentials()
-        return _answer(now.access_key, now.secret_key, now.token, datetime.now(UTC) + _KEPT)
-
-
-def _find() -> Any:
+def _is_among(host: str, names: list[str]) -> bool:
+    """Whether no_proxy names a host: itself, a domain that it is in, a network, or * for all."""
     try:
-        import botocore.session
-    except ImportError:
-        reason = "no keys in the options or the environment, and boto3 is not installed"
-        raise InexpressibleError(reason) from None
-    try:
-        found = botocore.session.Session().get_credentials()
-        if found is not None:
-            found.get_frozen_credentials()
-    except Exception as error:  # such as a profile that is not there, or a program that fails
-        raise InexpressibleError(f"boto3 finds no credentials ({type(error).__name__})") from error
-    if found is None:
-        raise InexpressibleError("boto3 finds no credentials")
-    return found
-
-
-def _files() -> list[str]:
-    named = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
-    return [os.path.expanduser(os.environ.get(variable) or path) for variable, path in named]
-
-
-def _sources() -> tuple[object, ...]:
-    variables = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
-    return (*variables, *map(_changed_at, _files()))
-
-
-def _changed_at(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None
-
-
-def _profiles_name_endpoints() -> bool:
-    """Whether a profile names endpoints of another kind; not which one."""
-    try:
-        with open(_files()[0], encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return False
-    return any(name.lower().removeprefix("aws_") in text for name in _OTHER_ENDPOINTS)
+        address = ip_address(host)
+    except ValueError:
+        named = [name.strip(".").lower() for name in names]
+        return "*" in names or any(name and (host == name or host.endswith(f".{name}")) for name in named)
+    for name in names:
+        try:
+            if name == "*" or address in ip_network(name.strip("[]"), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False

@@ -15,8 +15,9 @@ from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.display import Brief, without_secret
 from parquet_bloom.storage.remote import Location, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths
-from parquet_bloom.storage.stores import RemoteStore, Stores, open_remote, store_of, store_on
+from parquet_bloom.storage.stores import RemoteStore, Stores, at_version, open_remote, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
+from parquet_bloom.storage.version_token import StoreToken
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
 Partitions = tuple[tuple[str, str | None], ...]
@@ -231,6 +232,7 @@ class _Search:
 
     def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[DataFile]:
         """kind  the answer of `kinds`, if there is one."""
+        versions: dict[str, StoreToken] = {}
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
@@ -254,19 +256,24 @@ class _Search:
             raise kind
         if kind is False:
             folder = path.rstrip("/")
-            entries = store.list_folder(folder)
+            entries = store.list_folder(folder, True, versions)
             self._listed(store, folder, entries, True)
-            names = [name for name, is_file in entries if is_file]
-            return [self._file(store, n, folder) for n in names if is_data(n.removeprefix(folder).strip("/"))]
+            names = [name for name, is_file in entries if is_file and is_data(name.removeprefix(folder).strip("/"))]
+            return [self._of_version(store, name, folder, versions) for name in names]
         if kind is None and is_pattern:
-            root, names = store.match(path, self._listed)
+            root, names = store.match(path, self._listed, versions)
             if not names:
                 self._missing(store, path, "no file fits this pattern")
-            return [self._file(store, name, root) for name in names]
+            return [self._of_version(store, name, root, versions) for name in names]
         self._single = self._alone
         if kind is None:
             self._missing(store, path, "no such file or folder")
         return [self._file(store, path)]
+
+    def _of_version(self, store: RemoteStore, path: str, root: str, versions: dict[str, StoreToken]) -> DataFile:
+        """A file of a listing, open already where that has its version."""
+        opened = at_version(store.location(path), versions.get(path)).opened
+        return self._file(store, path, root, opened[0] if opened else None)
 
     def _listed(self, store: Store, folder: str, entries: Sequence[tuple[str, bool]], recursive: bool) -> None:
         if self._tables is not None:

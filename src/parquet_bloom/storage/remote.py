@@ -2,7 +2,7 @@
 
 Here two kinds: what pyarrow opens itself (S3, GCS, Azure, HDFS), and what fsspec does. An fsspec file
 is never opened: its buffering would fetch megabytes for the fifty bytes of a filter's block.
-storage.object_reader has the third: objects of S3 through obstore. stores.open_remote chooses.
+storage.object_reader has the third: objects through obstore. stores.open_remote chooses.
 """
 
 from __future__ import annotations
@@ -139,6 +139,9 @@ def fsspec_of(filesystem: Any) -> Any:
     return getattr(getattr(filesystem, "handler", None), "fs", None)
 
 
+OBJECTS = ("s3", "gcs", "abfs")  # pyarrow's file systems whose answers name versions of bytes
+
+
 class ArrowFile:
     """A file that pyarrow opens: HEAD, and a GET for each range.
 
@@ -149,10 +152,11 @@ class ArrowFile:
     one_version = False
 
     def __init__(self, filesystem: Any, path: str, pin: bool) -> None:
-        self._has_etag = getattr(filesystem, "type_name", "") == "s3"
-        self.stays = getattr(filesystem, "type_name", "") in ("s3", "abfs")
-        self._info = filesystem.get_file_info(path) if pin and not self._has_etag else None
-        self.pinned = self._has_etag or self._info is not None
+        kind = getattr(filesystem, "type_name", "")
+        self._has_version, self._is_google = kind in OBJECTS, kind == "gcs"
+        self.stays = kind in ("s3", "abfs")
+        self._info = filesystem.get_file_info(path) if pin and not self._has_version else None
+        self.pinned = self._has_version or self._info is not None
         self._file = filesystem.open_input_file(path)
         self.size = self._file.size()
 
@@ -162,26 +166,28 @@ class ArrowFile:
         return data
 
     def version(self) -> object:
-        """ETag and time of S3, else size and time."""
+        """ETag and time of S3 and Azure, generation of Google's storage, else size and time."""
         if self._info is not None:
             return self._info.size, self._info.mtime_ns
         return self._headers()
 
     def facts(self) -> Kept | None:
-        """Those of S3."""
-        return self._headers().facts() if self._has_etag else None
+        """Those of objects."""
+        return self._headers().facts() if self._has_version else None
 
     def lasting(self, wait: bool) -> Kept | None:
-        """Those of S3."""
+        """Those of objects."""
         return self.facts()
 
     def _headers(self) -> StoreToken:
         metadata = self._file.metadata() or {}
+        if self._is_google:
+            return StoreToken.of_generation(self.size, _header(metadata, "generation"))
         return StoreToken.of_headers(self.size, _header(metadata, "ETag"), _header(metadata, "Last-Modified"))
 
     def etag(self) -> str | None:
-        """That of S3, as the store has it."""
-        return _header(self._file.metadata() or {}, "ETag") if self._info is None else None
+        """That of S3 and Azure, as the store has it."""
+        return _header(self._file.metadata() or {}, "ETag") if self._has_version and not self._is_google else None
 
     def close(self) -> None:
         """Let go of pyarrow's file."""
@@ -243,8 +249,8 @@ def arrow_filesystem(filesystem: Any) -> Any:
     raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
 
 
-def s3_options(filesystem: Any) -> dict[str, Any]:
-    """The arguments of a pyarrow S3FileSystem, by the names of its parameters."""
+def arrow_options(filesystem: Any) -> dict[str, Any]:
+    """The arguments of a pyarrow file system of objects, by the names of its parameters."""
     options: dict[str, Any] = filesystem.__reduce__()[1][0]
     return options
 

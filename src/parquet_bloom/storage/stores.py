@@ -22,6 +22,7 @@ from parquet_bloom.errors import RequestError, StorageError, first_line
 from parquet_bloom.options import limits
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import (
+    OBJECTS,
     ArrowFile,
     FsspecFile,
     Handle,
@@ -80,6 +81,11 @@ class RemoteStore(Store):
     def version(self, at: Location) -> object:
         """The version in the store's answer to one request, which brings no bytes."""
         try:
+            if _is_object(at):
+                from parquet_bloom.storage.object_reader import object_version  # for those alone who read objects
+
+                if (told := object_version(at)) is not None:
+                    return told
             file = _open_by_head(at, True)
         except Exception as error:
             raise storage_error(at, error) from error
@@ -135,8 +141,18 @@ class RemoteStore(Store):
         for info in sorted(self._infos(folder, False), key=lambda info: str(info.path)):
             yield posixpath.basename(info.path), -1 if info.type == fs.FileType.Directory else int(info.size)
 
-    def list_folder(self, folder: str, recursive: bool = True) -> list[tuple[str, bool]]:
-        """All (path, is a file) below a folder. Raises StorageError."""
+    def list_folder(
+        self, folder: str, recursive: bool = True, versions: dict[str, StoreToken] | None = None
+    ) -> list[tuple[str, bool]]:
+        """All (path, is a file) below a folder. Raises StorageError.
+
+        versions  gets those of files, by path, where listings have them and an open costs a request that one saves
+        """
+        found, folders = _versions_below(self.location(folder), recursive) if versions is not None else ({}, [])
+        if versions is not None and found:
+            versions.update(found)
+            above = {*folders, *(parent for path in found for parent in _parents(path, folder))}
+            return sorted([*((path, True) for path in found if path not in above), *((path, False) for path in above)])
         try:
             infos = self._infos(folder, recursive)
         except Exception as error:
@@ -163,10 +179,11 @@ class RemoteStore(Store):
             found.setdefault((name, info.type == fs.FileType.Directory), info)
         return list(found.values())
 
-    def match(self, pattern: str, seen: Seen) -> tuple[str, list[str]]:
+    def match(self, pattern: str, seen: Seen, versions: dict[str, StoreToken]) -> tuple[str, list[str]]:
         """The fixed part of a pattern, and the files that fit it or lie in folders that do.
 
-        seen  is shown each listing: the store and folder, what list_folder gave, whether of all below
+        seen      is shown each listing: the store and folder, what list_folder gave, whether of all below
+        versions  as list_folder has it
         """
         parts = pattern.split("/")
         first = next(i for i, part in enumerate(parts) if set(part) & GLOB)
@@ -174,7 +191,7 @@ class RemoteStore(Store):
         recursive = len(wanted) > 1 or "**" in wanted
         hidden = any(part.startswith("_") for part in wanted)  # asked for
         found = []
-        entries = self.list_folder(root, recursive)
+        entries = self.list_folder(root, recursive, versions)
         seen(self, root, entries, recursive)
         for path, is_file in entries:
             names = path.removeprefix(root).strip("/").split("/")
@@ -182,7 +199,7 @@ class RemoteStore(Store):
                 continue
             if not is_file:
                 if not recursive and fits(names, wanted):
-                    inside = self.list_folder(path)
+                    inside = self.list_folder(path, True, versions)
                     seen(self, path, inside, True)
                     found += [p for p, f in inside if f and is_data(p.removeprefix(path).strip("/"))]
             elif fits(names, wanted) or any(
@@ -208,12 +225,27 @@ def fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
 # --- files ---------------------------------------------------------------------------------------
 
 
+def _parents(path: str, folder: str) -> Iterator[str]:
+    """The folders above a path that lie below a folder."""
+    while len(path := posixpath.dirname(path)) > len(folder.rstrip("/")):
+        yield path
+
+
+def _versions_below(folder: Location, recursive: bool) -> tuple[dict[str, StoreToken], list[str]]:
+    """The versions of objects of Azure below a folder by one listing, and folders; nothing where pyarrow lists."""
+    if getattr(folder.filesystem, "type_name", "") != "abfs":
+        return {}, []
+    from parquet_bloom.storage import object_reader  # for those alone who read objects
+
+    return object_reader.versions_below(folder, recursive)
+
+
 def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
     """The versions of files of another storage by one listing, by path; some may be missing.
 
-    Today of objects of S3, through the extra `stores`: pyarrow's listings have no ETags.
+    Today of objects of S3 and Azure, through the extra `stores`: pyarrow's listings have no ETags.
     """
-    if not files or not _is_s3(files[0]):
+    if not files or not _is_object(files[0]):
         return {}
     from parquet_bloom.storage import object_reader  # for those alone who read objects
 
@@ -231,7 +263,7 @@ def open_remote(location: Location, pin: bool = False) -> Handle:
         if not pin or opened.pinned:
             return opened
         opened.close()
-    if _is_s3(location):
+    if _is_object(location):
         from parquet_bloom.storage.object_reader import open_object  # for those alone who read objects
 
         return open_object(location)
@@ -246,14 +278,14 @@ def _open_by_head(location: Location, pin: bool) -> Handle:
     return FsspecFile(fsspec, location.path)
 
 
-def _is_s3(location: Location) -> bool:
-    """Whether pyarrow's own file system of S3 has a file."""
-    return getattr(location.filesystem, "type_name", "") == "s3"
+def _is_object(location: Location) -> bool:
+    """Whether pyarrow's own file system of S3, Google's storage or Azure has a file."""
+    return getattr(location.filesystem, "type_name", "") in OBJECTS
 
 
 def at_version(at: Location, version: object) -> Location:
     """The same location; one that costs no request to open, if each read can name this version of the file."""
-    if isinstance(version, StoreToken) and _is_s3(at):
+    if isinstance(version, StoreToken) and _is_object(at):
         from parquet_bloom.storage.object_reader import object_at  # for those alone who read objects
 
         return object_at(at, version)
@@ -380,7 +412,9 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
     try:
         with _connections():
             filesystem, base = fs.FileSystem.from_uri(uri)
-        return RemoteStore(filesystem, base.rstrip("/") + "/", shown, True)
+        # Azure's path begins with the container, which a URI of an account's host has behind the host.
+        base = "" if filesystem.type_name == "abfs" and not base.strip("/") else base.rstrip("/") + "/"
+        return RemoteStore(filesystem, base, shown, True)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem type" not in str(error):
             reason = without_secret(str(error).replace(uri, shown).splitlines()[0])

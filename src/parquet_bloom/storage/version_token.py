@@ -128,6 +128,11 @@ class StoreToken:
         return cls(size, _strong(etag), None, seconds, (etag, None if told is None else str(told)))
 
     @classmethod
+    def of_generation(cls, size: int, generation: str | None) -> StoreToken:
+        """Of Google's storage: each version has its own number. ETags there differ between its two APIs."""
+        return cls(size, None, generation, None, (generation,))
+
+    @classmethod
     def of_info(cls, protocol: str | tuple[str, ...], info: Mapping[str, Any]) -> StoreToken:
         """Of what an fsspec file system says of a file."""
         spoken = {protocol} if isinstance(protocol, str) else set(protocol)

@@ -37,7 +37,7 @@ from parquet_bloom.extras import to_install
 from parquet_bloom.source.history import described
 from parquet_bloom.source.snapshot import Change
 from parquet_bloom.storage.display import without_secret
-from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
+from parquet_bloom.storage.remote import arrow_options, s3_endpoint, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
 from parquet_bloom.tables.delta.log import LogFiles, TableFolder, read_file
@@ -277,7 +277,7 @@ def uri_and_options(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
         return Path(os.path.abspath(at.path)).as_uri(), None
     if getattr(at.filesystem, "type_name", "") != "s3":
         raise RequestError(f"{at}: commits to Delta tables are made on local disks and S3 alone")
-    options = s3_options(at.filesystem)
+    options = arrow_options(at.filesystem)
     if options.get("role_arn"):
         raise RequestError(f"{at}: deltalake takes no role that pyarrow assumes; give its credentials")
     return f"s3://{quote(at.path)}", _s3(options)

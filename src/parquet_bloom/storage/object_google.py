@@ -1,0 +1,101 @@
+"""The options of pyarrow's file system of Google's storage as obstore's, or the reason why they cannot be.
+
+    pyarrow's option                      obstore
+    scheme, endpoint_override             base_url; both have the bucket in the path
+    anonymous                             skip_signature
+    access_token                          credential_provider
+    none of them, the default             application_credentials: the key of a service account, or the login of gcloud;
+                                          without such a file the machine's own account
+    target_service_account, other files   InexpressibleError: pyarrow reads such objects itself
+
+Tokens come from Google, or are signed here, as obstore does both. The proxy is the one that libcurl would take.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from parquet_bloom.storage.object_settings import (
+    BUCKET,
+    InexpressibleError,
+    ObjectSettings,
+    client_options,
+    curls_proxy,
+    refuse_variables,
+)
+
+_USED = {"anonymous", "access_token", "credential_token_expiration", "scheme", "endpoint_override"}
+# How long pyarrow tries a request again is no matter: obstore does so for half a minute.
+_OF_WRITING = {"default_bucket_location", "default_metadata", "project_id", "retry_time_limit"}
+# Variables that would make obstore's requests other ones, or Google's own library's, and that no argument overrides.
+_OTHERS = (
+    "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BEARER_TOKEN", "GOOGLE_ROOT_CERTIFICATE", "GOOGLE_DEFAULT_HEADERS",
+    "GOOGLE_PROXY_CA_CERTIFICATE", "GOOGLE_CLOUD_CPP_USER_PROJECT", "GOOGLE_CLOUD_UNIVERSE_DOMAIN",
+)  # fmt: skip
+# Google's library asks here, whatever the options say.
+_EMULATORS = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
+_LOGINS = {"service_account", "authorized_user"}
+_LOGIN_BYTES = 1 << 20
+
+
+def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
+    """The settings for a bucket on the file system with these options (remote.arrow_options).
+
+    Raises InexpressibleError.
+    """
+    for name, value in options.items():
+        if value and name not in _USED | _OF_WRITING:
+            raise InexpressibleError(name)
+    refuse_variables(_OTHERS)
+    if not BUCKET.fullmatch(bucket):
+        raise InexpressibleError("a bucket of this name")
+    endpoint = _endpoint(options)
+    config: dict[str, Any] = {"base_url": endpoint, "skip_signature": bool(options.get("anonymous"))}
+    credentials, secrets = None, tuple[object, ...]()
+    if options.get("access_token"):
+        answer = {"token": options["access_token"], "expires_at": options.get("credential_token_expiration")}
+        credentials, secrets = (lambda: answer), (options["access_token"],)
+    elif not config["skip_signature"]:
+        secrets = _login(config)
+    client = client_options(endpoint, curls_proxy(endpoint))
+    return ObjectSettings("GCSStore", bucket, config, client, credentials, secrets, by_generation=True)
+
+
+def _endpoint(options: Mapping[str, Any]) -> str:
+    """The URL that a bucket's name follows."""
+    emulator = next((found for name in _EMULATORS if (found := os.environ.get(name))), None)
+    if emulator is not None:
+        return emulator.rstrip("/")
+    host = options.get("endpoint_override") or "storage.googleapis.com"
+    if "://" in host:
+        raise InexpressibleError("an endpoint_override with a scheme")
+    return f"{options.get('scheme') or 'https'}://{host}".rstrip("/")
+
+
+def _login(config: dict[str, Any]) -> tuple[object, ...]:
+    """Name the file of the default credentials to obstore, where there is one. Its path and time; or the machine's.
+
+    Raises InexpressibleError for one that obstore does not know, or that is damaged: pyarrow says so in its own words.
+    """
+    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    path = named or os.path.join(os.environ.get("HOME", ""), ".config/gcloud/application_default_credentials.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            login = json.loads(file.read(_LOGIN_BYTES))
+        changed = os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        if named:
+            raise InexpressibleError("no file at GOOGLE_APPLICATION_CREDENTIALS") from None
+        return ("the machine's",)
+    except (OSError, ValueError) as error:
+        raise InexpressibleError(f"the file of credentials ({type(error).__name__})") from error
+    kind = login.get("type") if isinstance(login, dict) else None
+    if kind not in _LOGINS:
+        raise InexpressibleError("credentials of another type than service_account and authorized_user")
+    if login.get("universe_domain", "googleapis.com") != "googleapis.com" or login.get("disable_oauth"):
+        raise InexpressibleError("credentials of another cloud")
+    config["application_credentials"] = path
+    return path, changed

@@ -1,0 +1,349 @@
+"""Objects of Azure through obstore: one request each after a listing, configured as pyarrow is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from azure_store import ACCOUNT, KEY, RecordingAzure, on, options, sas, serving
+from object_store import reading_by
+from pyarrow import fs
+from recording_store import Answer, Asked, running
+from storage.test_object_lies import LIES
+from support.samples import write_keys
+
+import parquet_bloom
+from parquet_bloom.errors import FileChangedError, NotParquetError, ParquetBloomError, StorageError
+from parquet_bloom.storage.object_azure import credential_kind, settings_of
+from parquet_bloom.storage.object_settings import InexpressibleError
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import arrow_options
+
+LARGE = bytes(range(256)) * 1000
+NAMES = ["a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", "a'b(c)!~&.parquet"]
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("azurite")) as address:
+        made = on(address)
+        for container in ("data", "names", "empty"):
+            made.create_dir(container)
+        yield address
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = write_keys(tmp_path_factory.mktemp("data") / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def store(upstream: str, data: bytes) -> Iterator[RecordingAzure]:
+    with running(RecordingAzure(upstream=upstream)) as there:
+        for number in range(3):
+            there.put(f"data/in/{number}.parquet", data)
+        there.put("data/large", LARGE)
+        yield there
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No store is known yet, and nothing is configured."""
+    for name in list(os.environ):
+        if name.startswith(("AZURE_", "IDENTITY_", "MSI_")) or "proxy" in name.lower():
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with reading_by("obstore"):
+        yield
+
+
+def uri(store: RecordingAzure, path: str = "data/in/0.parquet", **query: str) -> str:
+    more = "&".join(f"{name}={quote(value, '')}" for name, value in query.items())
+    return f"abfs://{ACCOUNT}@127.0.0.1:{store.port}/{path}?enable_tls=false&{more}".rstrip("&")
+
+
+def at(store: RecordingAzure) -> str:
+    return f"127.0.0.1:{store.port}"
+
+
+def rows(store: RecordingAzure, path: str = "data/in/0.parquet", **more: Any) -> int:
+    return parquet_bloom.inspect(path, filesystem=on(at(store), **more)).files[0].rows
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def test_a_single_object(store: RecordingAzure) -> None:
+    """Azure knows no requests for last bytes: HEAD tells the size."""
+    assert rows(store) == 1200
+    assert store.methods() == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("source", ["data/in", "data/in/*.parquet", "data/i*"])
+def test_a_folder_costs_one_listing_and_one_request_an_object(store: RecordingAzure, source: str) -> None:
+    """And one HEAD in a process for each container: whether listings and answers tell one version is looked at."""
+    filesystem = on(at(store))
+    for _ in range(2):
+        assert not any(v.skipped for v in parquet_bloom.check(source, "id >= 0", filesystem=filesystem))
+    assert store.methods() == ["HEAD"] + ["GET"] * 6
+    assert all(one.headers["if-match"].startswith('"0x') for one in store.of_objects()[1:])
+
+
+def test_a_listing_of_other_versions_is_not_believed(store: RecordingAzure) -> None:
+    def wrong(_: Asked, answer: Answer) -> None:
+        assert answer.body is not None
+        answer.body = answer.body.replace(b"<Etag>0x", b"<Etag>0x0")
+
+    store.lists = wrong
+    assert parquet_bloom.count("data/in", "id >= 0 OR id < 0", filesystem=on(at(store))) == 3600
+    assert store.methods().count("HEAD") == 4
+
+
+def test_later_reads_name_the_etag(store: RecordingAzure) -> None:
+    with OpenFile("data/large", on(at(store))) as source:
+        assert source.is_of_one_version
+        assert source.read(1000, 5000) == LARGE[1000:6000]
+        assert store.asked[-1].headers["range"] == "bytes=1000-5999"
+        assert source.etag == store.asked[-1].headers["if-match"]
+        store.put("data/large", LARGE)
+        with pytest.raises(FileChangedError, match="large"):
+            source.read(1000, 5000)
+        on(store.upstream).delete_file("data/large")
+        with pytest.raises(FileChangedError, match="large"):  # a condition that does not hold, Azure says
+            source.read(1000, 5000)
+
+
+def test_a_source_sees_a_change_between_two_questions(store: RecordingAzure, data: bytes) -> None:
+    source = parquet_bloom.Source("data/in", filesystem=on(at(store)))
+    assert source.count("id >= 0 OR id < 0") == 3600
+    store.put("data/in/2.parquet", data)
+    with pytest.raises(FileChangedError, match=r"in/2\.parquet"):
+        source.count("id >= 0 OR id < 0")
+
+
+def test_without_the_extra_pyarrow_reads_with_more(store: RecordingAzure) -> None:
+    with reading_by("pyarrow"):
+        assert rows(store) == 1200
+        assert store.methods() == ["HEAD", "GET"]
+        store.asked.clear()
+        parquet_bloom.check("data/in", "id >= 0", filesystem=on(at(store)))
+        assert store.methods().count("HEAD") == store.methods().count("GET") == 3
+
+
+def test_a_token_is_the_same_whoever_reads(store: RecordingAzure) -> None:
+    filesystem = on(at(store))
+    with OpenFile("data/large", filesystem) as one:
+        with reading_by("pyarrow"), OpenFile("data/large", filesystem) as other:
+            assert one.version_token == other.version_token
+            assert one.lasting_token() == other.lasting_token()
+            assert one.etag == other.etag
+        one.check_unchanged()
+        store.put("data/large", LARGE)
+        with pytest.raises(StorageError, match="changed"):
+            one.check_unchanged()
+        with reading_by("pyarrow"), pytest.raises(StorageError, match="changed"):
+            one.check_unchanged()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_all_kinds(store: RecordingAzure, data: bytes, name: str) -> None:
+    store.put(f"names/in/{name}", data)
+    assert rows(store, f"names/in/{name}") == 1200
+    assert parquet_bloom.count(uri(store, quote(f"names/in/{name}"), sig=sas_of("sig"), **sas_rest())) == 1200
+    assert store.methods()[:2] == ["HEAD", "GET"]
+    on(store.upstream).delete_dir("names/in")
+
+
+def sas_of(name: str) -> str:
+    from urllib.parse import parse_qs
+
+    return parse_qs(sas())[name][0]
+
+
+def sas_rest() -> dict[str, str]:
+    return {name: sas_of(name) for name in ("sv", "ss", "srt", "sp", "st", "se", "spr")}
+
+
+def test_an_empty_object_may_be_a_folder(store: RecordingAzure) -> None:
+    """pyarrow knows; others are read as before."""
+    store.put("empty/e.parquet", b"")
+    filesystem = on(at(store))
+    with pytest.raises(NotParquetError, match=r"e\.parquet"):
+        parquet_bloom.inspect("empty/e.parquet", filesystem=filesystem)
+    assert parquet_bloom.inspect("data/in/0.parquet", filesystem=filesystem).files[0].rows == 1200
+    assert [one.method for one in store.of_objects() if one.key == "data/in/0.parquet"] == ["HEAD", "GET"]
+
+
+def test_a_fork_reads_through_pyarrow(store: RecordingAzure) -> None:
+    code = f"""
+        import os, signal, warnings
+        import parquet_bloom
+        from parquet_bloom.storage.open_file import OpenFile
+        from pyarrow import fs
+        warnings.simplefilter("ignore")
+        made = {options(at(store), account_key=KEY)!r}
+        source = OpenFile("data/large", fs.AzureFileSystem(**made))
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            count = parquet_bloom.count("data/in/0.parquet", filesystem=fs.AzureFileSystem(**made))
+            print(source.read(0, 3), count, source.is_of_one_version)
+            import sys; sys.stdout.flush()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        print(source.read(0, 3), source.is_of_one_version)
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "b'\\x00\\x01\\x02' 1200 False\nb'\\x00\\x01\\x02' True\n", done.stderr
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_lie_is_an_error(store: RecordingAzure, name: str) -> None:
+    with OpenFile("data/large", on(at(store))) as source:
+        store.wrong = LIES[name]
+        with pytest.raises(ParquetBloomError, match="data/large"):
+            source.read(1000, 5000)
+
+
+def test_a_listing_that_lies_is_an_error(store: RecordingAzure) -> None:
+    """A size that is not the object's: each read is of the version that the listing named, and shows its size."""
+
+    def wrong(_: Asked, answer: Answer) -> None:
+        assert answer.body is not None
+        answer.body = answer.body.replace(b"<Content-Length>", b"<Content-Length>1")
+
+    filesystem = on(at(store))
+    assert parquet_bloom.count("data/in/0.parquet", filesystem=filesystem) == 1200
+    store.lists = wrong
+    with pytest.raises(ParquetBloomError):
+        parquet_bloom.count("data/in", "id = 5", filesystem=filesystem)
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+def test_a_signature(store: RecordingAzure) -> None:
+    for token in (sas(), f"?{sas()}"):
+        store.asked.clear()
+        assert rows(store, sas_token=token) == 1200
+        assert store.methods() == ["HEAD", "GET"]
+        assert all("sig=" in one.target and "authorization" not in one.headers for one in store.of_objects())
+    store.asked.clear()
+    assert parquet_bloom.count(f"{uri(store)}&{sas()}") == 1200
+    assert store.methods() == ["HEAD", "GET"]
+
+
+def test_without_signatures(store: RecordingAzure, caplog: pytest.LogCaptureFixture) -> None:
+    """Azurite refuses such requests here: who was asked as whom is what counts."""
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    with pytest.raises(StorageError):
+        parquet_bloom.count(uri(store, credential_kind="anonymous"))
+    assert store.asked[0].method == "HEAD"
+    assert "authorization" not in store.asked[0].headers
+
+
+def test_a_token_of_azure_identity(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default credential: the identity of a machine, which a server beside it tells; both libraries ask it."""
+    pytest.importorskip("azure.identity")
+    until = int(time.time()) + 3600
+    answer = {"access_token": "of-machine", "expires_on": str(until), "resource": "r", "token_type": "Bearer"}
+    store.other["/token"] = json.dumps(answer).encode()
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{store.port}/token")
+    monkeypatch.setenv("IDENTITY_HEADER", "secret")
+    with OpenFile("data/large", fs.AzureFileSystem(**options(at(store)))) as source:
+        assert source.read(0, 3) == LARGE[:3]
+    assert [one.headers["authorization"] for one in store.of_objects()] == ["Bearer of-machine"] * 2
+    assert sum("/token" in one.target for one in store.asked) == 1, "it is kept"
+
+
+def test_without_azure_identity_pyarrow_asks_for_tokens(
+    store: RecordingAzure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    for more in ({}, {"client_id": "c"}, {"client_id": "c", "tenant_id": "t", "client_secret": "s"}):
+        filesystem = fs.AzureFileSystem(**options(at(store), **more))
+        given = arrow_options(filesystem)
+        with pytest.raises(InexpressibleError, match="azure-identity is not installed"):
+            settings_of(given, "data", credential_kind(filesystem, given))
+
+
+@pytest.mark.parametrize("kind", ["default", "anonymous", "environment", "cli", "workload_identity"])
+def test_the_kind_of_credential_of_a_uri(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """pyarrow does not export it."""
+    for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        monkeypatch.setenv(name, "x")
+    filesystem, _ = fs.FileSystem.from_uri(uri(store, credential_kind=kind))
+    assert credential_kind(filesystem, arrow_options(filesystem)) == kind
+
+
+@pytest.mark.parametrize("authority", [".blob.core.windows.net", ".blob.core.chinacloudapi.cn", "blobs.example:8443"])
+def test_endpoints(authority: str) -> None:
+    filesystem = fs.AzureFileSystem("acct", account_key=KEY, blob_storage_authority=authority)
+    given = settings_of(arrow_options(filesystem), "data", None).config["endpoint"]
+    assert given == (f"https://acct{authority}" if authority[0] == "." else f"https://{authority}/acct")
+
+
+@pytest.mark.parametrize(("change", "container"), [({"speed": "high"}, "data"), ({}, "$root"), ({}, "")])
+def test_what_cannot_be_told(store: RecordingAzure, change: dict[str, str], container: str) -> None:
+    with pytest.raises(InexpressibleError, match="speed|container"):
+        settings_of({**arrow_options(on(at(store))), **change}, container, None)
+
+
+def test_variables_that_obstore_alone_knows_change_nothing(
+    store: RecordingAzure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AZURE_SKIP_SIGNATURE": "true", "AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:9", "AZURE_STORAGE_TOKEN": "t",
+        "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=2", "AZURE_STORAGE_ACCOUNT_NAME": "other", "AZURE_TIMEOUT": "1ms",
+        "AZURE_STORAGE_USE_EMULATOR": "true", "AZURE_PROXY_URL": "http://127.0.0.1:9", "AZURE_CREDENTIAL_TYPE": "auto",
+        "AZURE_STORAGE_ACCOUNT_KEY": "AAAA", "AZURE_CONTAINER_NAME": "other", "AZURE_ALLOW_HTTP": "false",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert rows(store) == 1200
+    assert store.methods() == ["HEAD", "GET"]
+    assert all(one.headers["authorization"].startswith(f"SharedKey {ACCOUNT}:") for one in store.of_objects())
+
+
+def test_a_variable_that_no_argument_overrides(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_ENCRYPTION_KEY", "x")
+    with pytest.raises(InexpressibleError, match="AZURE_ENCRYPTION_KEY"):
+        settings_of(arrow_options(on(at(store))), "data", None)
+
+
+def test_what_pyarrow_reads_is_said(store: RecordingAzure, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    assert rows(store) == 1200
+    assert "pyarrow" not in caplog.text
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
+@pytest.mark.parametrize("direct", ["", "127.0.0.0/8"])
+def test_the_proxy_of_the_environment_is_libcurls(
+    store: RecordingAzure, monkeypatch: pytest.MonkeyPatch, variable: str, direct: str
+) -> None:
+    with running(RecordingAzure(upstream=store.upstream, objects=store.objects)) as proxy:
+        monkeypatch.setenv(variable, f"http://{proxy.endpoint}")
+        monkeypatch.setenv("no_proxy", direct)
+        filesystem = on(at(store))
+        with reading_by("pyarrow"):
+            rows(store)
+        both = (store.methods(), proxy.methods())
+        assert parquet_bloom.inspect("data/in/0.parquet", filesystem=filesystem).files[0].rows == 1200
+        assert (store.methods(), proxy.methods()) == (both[0] * 2, both[1] * 2), "as pyarrow does"
+        assert bool(both[0]) == bool(direct)

@@ -1,0 +1,350 @@
+"""Objects of Google's storage through obstore: one request each, configured as pyarrow is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from google_store import RecordingGoogle, asking, filled, generation, serving
+from object_store import reading_by
+from pyarrow import fs
+from recording_store import Answer, Asked, recording, running
+from storage.test_object_lies import LIES
+from support.samples import write_keys
+
+import parquet_bloom
+from parquet_bloom.errors import FileChangedError, ParquetBloomError, StorageError
+from parquet_bloom.storage.object_google import settings_of
+from parquet_bloom.storage.object_settings import InexpressibleError
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import arrow_options
+
+LARGE = bytes(range(256)) * 1000
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = write_keys(tmp_path_factory.mktemp("data") / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def store(data: bytes) -> Iterator[RecordingGoogle]:
+    with running(RecordingGoogle()) as there:
+        there.objects.update({f"data/in/{number}.parquet": data for number in range(3)})
+        there.objects["data/large"] = LARGE
+        yield there
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No store is known yet, and nothing is configured."""
+    for name in list(os.environ):
+        if name.startswith(("GOOGLE_", "GCE_", "CLOUD_STORAGE_")) or "proxy" in name.lower():
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with reading_by("obstore"):
+        yield
+
+
+def rows(store: RecordingGoogle, **more: object) -> int:
+    return parquet_bloom.inspect("data/in/0.parquet", filesystem=asking(store, **more)).files[0].rows
+
+
+def in_a_process(store: RecordingGoogle, code: str, **variables: str) -> str:
+    """For requests of pyarrow's, which waits for them with the GIL held."""
+    start = f"""
+        import datetime as dt, logging
+        import parquet_bloom
+        from pyarrow import fs
+        limit = dt.timedelta(seconds=5)
+        def asking(**more):
+            return fs.GcsFileSystem(scheme="http", endpoint_override={store.endpoint!r}, retry_time_limit=limit, **more)
+        filesystem = asking(anonymous=True)
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+    text = textwrap.dedent(start) + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def test_one_request_an_object(store: RecordingGoogle) -> None:
+    """Of the last 64 KiB; a folder costs listings beside."""
+    assert rows(store) == 1200
+    [asked] = store.of_objects()
+    assert (asked.method, asked.headers["range"]) == ("GET", "bytes=-65536")
+    store.asked.clear()
+    assert not any(v.skipped for v in parquet_bloom.check("data/in", "id >= 0", filesystem=asking(store)))
+    assert store.methods() == ["GET"] * 3
+
+
+def test_a_uri(store: RecordingGoogle) -> None:
+    uri = f"gs://anonymous@data/in/0.parquet?scheme=http&endpoint_override={store.endpoint}"
+    assert parquet_bloom.count(uri) == 1200
+    assert store.methods() == ["GET"]
+
+
+def test_later_reads_name_the_generation(store: RecordingGoogle) -> None:
+    with OpenFile("data/large", asking(store)) as source:
+        assert source.is_of_one_version
+        assert source.read(1000, 5000) == LARGE[1000:6000]
+        assert store.asked[-1].target.endswith(f"?generation={generation(LARGE)}")
+        assert store.asked[-1].headers["range"] == "bytes=1000-5999"
+        store.objects["data/large"] = LARGE[::-1]
+        with pytest.raises(FileChangedError, match="large"):
+            source.read(1000, 5000)
+        assert source.read(source.size - 10, 10) == LARGE[-10:], "the end is here"
+        del store.objects["data/large"]
+        with pytest.raises(FileChangedError, match="large"):
+            source.read(1000, 5000)
+
+
+def test_without_the_extra_pyarrow_reads_with_more(store: RecordingGoogle) -> None:
+    """What is saved: a request for the description, and one that pyarrow begins and does not end."""
+    code = """
+        from parquet_bloom.storage import object_reader
+        object_reader._process.forked = True
+        print(parquet_bloom.inspect("data/in/0.parquet", filesystem=filesystem).files[0].rows)
+    """
+    assert in_a_process(store, code) == "1200\n"
+    assert store.methods() == ["HEAD", "GET", "GET"]
+
+
+def test_a_token_is_the_same_whoever_reads(store: RecordingGoogle) -> None:
+    """One that is kept, too: size and generation."""
+    with OpenFile("data/large", asking(store)) as one:
+        mine = one.lasting_token()
+        one.check_unchanged()
+        store.objects["data/large"] += b"x"
+        with pytest.raises(StorageError, match="changed"):
+            one.check_unchanged()
+        store.objects["data/large"] = LARGE
+    code = """
+        from parquet_bloom.storage import object_reader
+        from parquet_bloom.storage.open_file import OpenFile
+        object_reader._process.forked = True
+        print(OpenFile("data/large", filesystem).lasting_token())
+    """
+    assert in_a_process(store, code).strip() == str(mine) == str({"size": len(LARGE), "generation": generation(LARGE)})
+
+
+def test_a_fork_reads_through_pyarrow(store: RecordingGoogle) -> None:
+    code = """
+        import os, signal, warnings
+        from parquet_bloom.storage.open_file import OpenFile
+        warnings.simplefilter("ignore")
+        source = OpenFile("data/large", filesystem)
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            print(source.read(0, 3), parquet_bloom.count("data/in/0.parquet", filesystem=asking(anonymous=True)))
+            import sys; sys.stdout.flush()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        print(source.read(0, 3), source.is_of_one_version)
+    """
+    assert in_a_process(store, code) == "b'\\x00\\x01\\x02' 1200\nb'\\x00\\x01\\x02' True\n"
+    assert store.methods().count("HEAD") == 2, "the child's"
+
+
+# Of the first answer those that a request of pyarrow's follows: it would wait for the test with the GIL held.
+PYARROWS = {"changed", "no XML", "gone", "broken off", "no ETag"}
+HARMLESS = {"another ETag", "another time"}  # the generation is the version
+
+
+@pytest.mark.parametrize(
+    ("when", "name"), [("first", name) for name in LIES if name not in PYARROWS] + [("later", name) for name in LIES]
+)
+def test_a_lie_is_an_error_or_changes_nothing(store: RecordingGoogle, name: str, when: str) -> None:
+    def wrong(asked: Asked, answer: Answer) -> None:
+        if ("generation=" in asked.target) == (when == "later"):
+            LIES[name](asked, answer)
+
+    with OpenFile("data/in/0.parquet", asking(store)):
+        pass  # this storage works, and is known to
+    store.wrong = wrong
+    noticed = when == "later" and name not in HARMLESS
+    error = pytest.raises(ParquetBloomError, match="data/large") if noticed else nullcontext()
+    with error, OpenFile("data/large", asking(store)) as source:
+        assert source.size == len(LARGE)
+        assert source.read(1000, 5000) == LARGE[1000:6000]
+
+
+def test_another_version_in_an_answer_is_noticed(store: RecordingGoogle) -> None:
+    with OpenFile("data/large", asking(store)) as source:
+        store.wrong = lambda _, answer: answer.headers.update({"x-goog-generation": "1"})
+        with pytest.raises(FileChangedError, match="large"):
+            source.read(1000, 5000)
+
+
+def test_a_storage_without_generations_is_for_pyarrow(store: RecordingGoogle) -> None:
+    code = """
+        logging.basicConfig(level=logging.INFO)
+        print(parquet_bloom.inspect("data/in/0.parquet", filesystem=filesystem).files[0].rows)
+    """
+    store.wrong = lambda _, answer: answer.headers.pop("x-goog-generation", None)
+    said = in_a_process(store, code)
+    assert said.startswith("1200\n")
+    assert "the store gives no generation of the object" in said
+
+
+def test_an_emulator_that_has_one_api_alone(data: bytes) -> None:
+    """gcp-storage-emulator, which obstore cannot read from: what worked works."""
+    with serving() as endpoint, filled(endpoint, data) as gcs:
+        assert parquet_bloom.count("data/d/top.parquet", filesystem=gcs) == 1200
+        uri = f"gs://anonymous@data/d/top.parquet?scheme=http&endpoint_override={endpoint}"
+        assert parquet_bloom.count(uri) == 1200
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+def test_a_token_that_is_given(store: RecordingGoogle) -> None:
+    until = dt.datetime(2099, 1, 1, tzinfo=dt.UTC)
+    assert rows(store, anonymous=False, access_token="a-token", credential_token_expiration=until) == 1200
+    [asked] = store.of_objects()
+    assert (asked.method, asked.headers["authorization"]) == ("GET", "Bearer a-token")
+
+
+def test_the_account_of_a_machine(store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's metadata server, which gives tokens."""
+    token = "/computeMetadata/v1/instance/service-accounts/default/token"
+    store.other[token] = json.dumps({"access_token": "of-machine", "expires_in": 3600, "token_type": "Bearer"}).encode()
+    monkeypatch.setenv("GCE_METADATA_HOST", store.endpoint)
+    with OpenFile("data/large", asking(store, anonymous=False)) as source:
+        source.read(0, 10)
+    assert [one.headers.get("authorization") for one in store.of_objects()] == ["Bearer of-machine"] * 2
+    assert sum("computeMetadata" in one.target for one in store.asked) == 1, "a token is kept"
+
+
+@pytest.mark.parametrize("where", ["variable", "gcloud"])
+def test_the_key_of_a_service_account(
+    store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    """Application default credentials; a token is signed with the key, and no server asked for one."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    login = {
+        "type": "service_account", "client_email": "reader@example.iam.gserviceaccount.com", "private_key_id": "k1",
+        "private_key": key.decode(), "client_id": "1", "token_uri": "http://127.0.0.1:9/token",
+    }  # fmt: skip
+    path = tmp_path / ".config/gcloud/application_default_credentials.json"
+    if where == "variable":
+        path = tmp_path / "key.json"
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(login))
+    with OpenFile("data/large", asking(store, anonymous=False)):
+        pass
+    [asked] = store.of_objects()
+    assert asked.headers["authorization"].startswith("Bearer ey")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"target_service_account": "other@example.iam.gserviceaccount.com"}, "target_service_account"),
+        ({"endpoint_override": "http://127.0.0.1:9"}, "endpoint_override"),
+        ({"speed": "high"}, "speed"),
+    ],
+)
+def test_what_cannot_be_told(store: RecordingGoogle, change: dict[str, str], reason: str) -> None:
+    with pytest.raises(InexpressibleError, match=reason):
+        settings_of({**arrow_options(asking(store)), **change}, "data")
+
+
+@pytest.mark.parametrize("login", [{"type": "external_account"}, [], {"type": "service_account", "disable_oauth": 1}])
+def test_other_credentials_are_pyarrows(
+    store: RecordingGoogle, login: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "login.json").write_text(json.dumps(login))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "login.json"))
+    options = {**arrow_options(asking(store)), "anonymous": False}
+    with pytest.raises(InexpressibleError, match="credentials"):
+        settings_of(options, "data")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(InexpressibleError, match="no file"):
+        settings_of(options, "data")
+
+
+@pytest.mark.parametrize("variable", ["GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BEARER_TOKEN", "GOOGLE_CLOUD_CPP_USER_PROJECT"])
+def test_variables_that_no_argument_overrides(
+    store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+    with pytest.raises(InexpressibleError, match=variable):
+        settings_of(arrow_options(asking(store)), "data")
+
+
+def test_variables_that_obstore_alone_knows_change_nothing(
+    store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "GOOGLE_BASE_URL": "http://127.0.0.1:9", "GOOGLE_SKIP_SIGNATURE": "false", "GOOGLE_BUCKET": "other",
+        "GOOGLE_PROXY_URL": "http://127.0.0.1:9", "GOOGLE_TIMEOUT": "1ms", "GOOGLE_ALLOW_HTTP": "false",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert rows(store) == 1200
+    assert store.methods() == ["GET"]
+
+
+@pytest.mark.parametrize("variable", ["CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT"])
+def test_an_emulator_of_the_environment(store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """Google's library asks there before it looks at the options; so both do."""
+    monkeypatch.setenv(variable, f"http://{store.endpoint}")
+    other = fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override="127.0.0.1:9")
+    assert other.get_file_info("data/large").size == len(LARGE)
+    store.asked.clear()
+    assert parquet_bloom.inspect("data/in/0.parquet", filesystem=other).files[0].rows == 1200
+    assert store.methods() == ["GET"]
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("direct", ["", "example.com", "localhost", "*"])
+def test_the_proxy_of_the_environment_is_libcurls(
+    store: RecordingGoogle, data: bytes, monkeypatch: pytest.MonkeyPatch, variable: str, direct: str
+) -> None:
+    with running(RecordingGoogle()) as proxy:
+        proxy.objects["data/in/0.parquet"] = data
+        monkeypatch.setenv(variable, proxy.endpoint if variable == "http_proxy" else f"http://{proxy.endpoint}")
+        monkeypatch.setenv("no_proxy", direct)
+        filesystem = asking(store)
+        assert filesystem.get_file_info("data/in/0.parquet").is_file
+        assert rows(store) == 1200
+        is_direct = direct in ("localhost", "*")
+        assert (store if is_direct else proxy).methods() == ["HEAD", "GET"]
+        assert (proxy if is_direct else store).methods() == []
+
+
+def test_what_pyarrow_reads_is_said(store: RecordingGoogle, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    assert rows(store) == 1200
+    assert "pyarrow" not in caplog.text
+
+
+def test_stores_of_two_kinds_with_one_name(store: RecordingGoogle, data: bytes) -> None:
+    with recording() as s3:
+        s3.objects["data/in/0.parquet"] = data
+        other = fs.S3FileSystem(anonymous=True, scheme="http", endpoint_override=s3.endpoint, region="us-east-1")
+        assert parquet_bloom.count("data/in/0.parquet", filesystem=other) == 1200
+        assert rows(store) == 1200
+        assert (s3.methods(), store.methods()) == (["GET"], ["GET"])
