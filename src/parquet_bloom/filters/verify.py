@@ -7,11 +7,10 @@ byte order, a filter of another row group, bits lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -176,7 +175,10 @@ class VerifyReport(Result):
         return filters_table(VerifiedFilter, self.files)
 
 
-_FAR_FILES = 16  # on other storages at a time: each reads up to 16 MiB ahead, and decodes a column chunk
+_FAR_FILES = (
+    16  # on other storages at a time: each has so much in memory, or reads it ahead, and decodes a column chunk
+)
+_AT_ONCE = 16 << 20
 
 
 def verify(
@@ -220,6 +222,8 @@ def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter:
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
     filters = StoredFilters(source)
+    far: list[_Chunk] = []
+    stays = not source.is_remote or source.is_whole_in_memory
     for nth, leaf in enumerate(leaves):
         stored = [one for group in groups for one in filters.of(group, leaf)]
         if not stored:
@@ -227,20 +231,54 @@ def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter:
         column = ColumnReader(source, footer.leaves[leaf.index])
         values = footer.column_chunks(leaf.index).num_values
         expect(sum(values[one.row_group] for one in stored), LOOKED_UP_NS)
-        # Of an object that is not in memory each chunk is read ahead, which is how it is opened.
-        stays = not source.is_remote or source.is_whole_in_memory
-        with column.staying_open() if stays else nullcontext(column) as reader:
+        if not stays:
+            far += [_Chunk(nth, leaf, one, column) for one in stored]
+            continue
+        with column.staying_open() as reader:
             for one in stored:
-                verdict = _verify_filter(one, reader, footer)
-                verdict.column = leaf.name  # a table's name of it, where the file is a table's
-                verified.filters.append(verdict)
+                verified.filters.append(_verify_filter(one, leaf, reader, footer))
                 meter.part(nth * n + one.row_group, len(leaves) * n)
+    for at, chunk in enumerate(_fetched(source, footer, far)):
+        verified.filters.append(_verify_filter(chunk.stored, chunk.leaf, chunk.reader, footer))
+        meter.part(at, len(far))
     verified.filters.sort(key=lambda f: f.row_group)
     return verified
 
 
-def _verify_filter(stored: StoredFilter, reader: ColumnReader, footer: Footer) -> VerifiedFilter:
-    group, leaf = stored.row_group, stored.leaf
+class _Chunk(NamedTuple):
+    """A column chunk with a filter, of an object that is not in memory; `leaf` has the name that people know."""
+
+    column: int
+    leaf: Leaf
+    stored: StoredFilter
+    reader: ColumnReader
+
+
+def _fetched(source: OpenFile, footer: Footer, chunks: list[_Chunk]) -> Iterator[_Chunk]:
+    """Chunks row group by row group, as they lie in the file: with their filters in memory, some megabytes at a time.
+
+    One that is larger is read ahead while it is decoded.
+    """
+    chunks.sort(key=lambda chunk: (chunk.stored.row_group, chunk.column))
+    waiting: list[_Chunk] = []
+    ranges: set[tuple[int, int]] = set()
+    for chunk in chunks:
+        start, stop = footer.column_chunks(chunk.reader.leaf.index).extents[chunk.stored.row_group]
+        more = {one for one in ((start, stop - start), chunk.stored.extent) if one is not None and one[1] <= _AT_ONCE}
+        if sum(length for _, length in ranges | more) > _AT_ONCE:
+            source.prefetch(ranges)
+            yield from waiting
+            waiting, ranges = [], set()
+        waiting.append(chunk)
+        ranges |= more
+    source.prefetch(ranges)
+    yield from waiting
+    source.prefetch([])
+
+
+def _verify_filter(stored: StoredFilter, leaf: Leaf, reader: ColumnReader, footer: Footer) -> VerifiedFilter:
+    """leaf  with the column's name as people know it, which a table has for its files."""
+    group = stored.row_group
     verdict = VerifiedFilter(group, leaf.name, "right", stored.spec)
     try:
         bloom = stored.read()

@@ -387,9 +387,10 @@ class OpenFile:
         if not self.is_remote:
             return
         inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
-        if all(self._from_memory(o, n) is not None for o, n in inside):
+        if inside and all(self._from_memory(o, n) is not None for o, n in inside):
             return
         self._held = []
+        inside = [(o, n) for o, n in inside if self._from_memory(o, n) is None]  # not in its end
         whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
         self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
 
