@@ -3,28 +3,45 @@
     search    the tail: footer, most filters, of a small file all of it                  the file stays open
     rows      the column chunks that are left, up to 64 files ahead                      nothing that is in memory
               then pyarrow decodes from memory
+              of a large file: up to 64 MiB ahead of pyarrow, which decodes chunk by chunk
 
-pyarrow alone opens each file once more, reads its footer once more, and waits for each file in turn.
+pyarrow alone opens each file once more, reads its footer once more, and waits for each file in turn. Its requests name
+no version.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.format.outline import Outline, extents_in
+from parquet_bloom.search.layouts import chunk_by_chunk
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.unchanged import PYARROW_ERRORS, opened_same, version_of
-from parquet_bloom.storage.open_file import FileObject, OpenFile, Range
-from parquet_bloom.storage.remote import in_order
+from parquet_bloom.storage.open_file import (
+    REMOTE_GAP,
+    REMOTE_MOST,
+    FileObject,
+    OpenFile,
+    Range,
+    joined,
+    pieces_of,
+)
+from parquet_bloom.storage.remote import in_order, submit
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
 
-_MOST_BYTES = 8 << 20  # of one file; beyond that pyarrow reads it, in pieces
+_MOST_BYTES = 8 << 20  # of one file that are all there before pyarrow reads it; a larger one is read ahead
+_MOST_AHEAD = 64 << 20  # of a large one
+_DECODED = 16  # row groups that pyarrow decodes at a time: as many as have two batches' rows together, so mostly two
 _MOST_TOGETHER = 128 << 20  # of the files that wait, and those that are fetched
 _PYARROW_END = 64 << 10  # of a file, that pyarrow reads at once for the footer
 _SCANNED = 32  # files that go through one scanner
@@ -55,12 +72,15 @@ class FetchedFile(FileObject):
         """Read so many bytes; fewer at the end of the file, and none after an error."""
         rest = max(0, self.source.size - self._at)
         try:
-            data = self.source.read(self._at, rest if length < 0 else min(length, rest))
+            data = self._read(rest if length < 0 else min(length, rest))
         except ParquetBloomError as error:
             self.error = self.error or error
             return b""
         self._at += len(data)
         return data
+
+    def _read(self, length: int) -> bytes:
+        return self.source.read(self._at, length)
 
     def close(self) -> None:
         """Nothing: `release` does it, when the scan has ended."""
@@ -74,6 +94,88 @@ class FetchedFile(FileObject):
             self.source.close()
 
 
+class AheadFile(FetchedFile):
+    """The same over a large file: blocks of the wanted ranges are requested while pyarrow decodes one before them.
+
+    A block is forgotten when all that is wanted of it was read. What pyarrow leaves out goes some row groups later.
+    """
+
+    def __init__(self, source: OpenFile, kept: bool, row_groups: Sequence[Sequence[Range]]) -> None:
+        """row_groups: the ranges of each, in the order in which they will be read."""
+        super().__init__(source, kept)
+        blocks = [block for ranges in row_groups for block in _blocks(ranges)]
+        self._groups = [number for number, ranges in enumerate(row_groups) for _ in _blocks(ranges)]
+        self._blocks = [(block[0][0], block[-1][0] + block[-1][1]) for block in blocks]
+        self._unread = [sum(length for _, length in block) for block in blocks]  # bytes of each
+        self._by_start = sorted(range(len(blocks)), key=lambda number: self._blocks[number][0])
+        self._coming: dict[int, Future[bytes]] = {}  # by number
+        self._held = self._next = 0  # bytes of these; the number of the next one to request
+
+    def _read(self, length: int) -> bytes:
+        numbers = self._covering(self._at, length)
+        if numbers is None:  # the footer, or what old writers' files need beside a chunk
+            return super()._read(length)
+        parts = []
+        for number in numbers:
+            start, _ = self._blocks[number]
+            self._request(number)
+            for old in [one for one in self._coming if self._groups[one] < self._groups[number] - _DECODED]:
+                self._forget(old)
+            self._request_ahead()
+            data = self._coming[number].result()
+            part = data[max(0, self._at - start) : self._at + length - start]
+            parts.append(part)
+            self._unread[number] -= len(part)
+            if self._unread[number] <= 0:
+                self._forget(number)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _covering(self, at: int, length: int) -> list[int] | None:
+        """The numbers of the blocks in which a range lies, one right behind the other."""
+        first = bisect_right(self._by_start, at, key=lambda number: self._blocks[number][0]) - 1
+        found: list[int] = []
+        reached = at
+        for number in self._by_start[max(0, first) :]:
+            start, stop = self._blocks[number]
+            if reached >= at + length or not start <= reached < stop:
+                break
+            found.append(number)
+            reached = stop
+        return found if reached >= at + length else None
+
+    def _request(self, number: int) -> None:
+        if number in self._coming:
+            return
+        start, stop = self._blocks[number]
+        self._coming[number] = submit(self.source.read, start, stop - start)
+        self._held += stop - start
+        self._next = max(self._next, number + 1)
+
+    def _request_ahead(self) -> None:
+        while self._next < len(self._blocks):
+            start, stop = self._blocks[self._next]
+            if self._held + stop - start > _MOST_AHEAD:
+                return
+            self._request(self._next)
+
+    def _forget(self, number: int) -> None:
+        start, stop = self._blocks[number]
+        self._coming.pop(number).cancel()
+        self._held -= stop - start
+
+    def release(self) -> None:
+        """Give up what was requested."""
+        for number in list(self._coming):
+            self._forget(number)
+        super().release()
+
+
+def _blocks(ranges: Sequence[Range]) -> list[list[Range]]:
+    """Ranges, or pieces of large ones, that one request each brings, as they lie in the file."""
+    pieces = sorted({piece for offset, length in ranges if length > 0 for piece in pieces_of(offset, length)})
+    return joined(pieces, REMOTE_GAP, REMOTE_MOST)
+
+
 class Fetcher:
     """Fetches what pyarrow will read of files on other storages.
 
@@ -84,17 +186,20 @@ class Fetcher:
         self._opened = opened
 
     def fetches(self, part: FilePart, names: Collection[str] | None) -> bool:
-        """Whether a part is read from memory: one of another storage that is not too large."""
-        return self._bytes(part, names) <= _MOST_BYTES
+        """Whether this fetches a part: one of another storage."""
+        file, _ = part
+        return file.outline is not None and not file.file.is_local and file.file.stored
 
     def _bytes(self, part: FilePart, names: Collection[str] | None) -> int:
         file, groups = part
-        if file.outline is None or file.file.is_local or not file.file.stored:
-            return _MOST_BYTES + 1
+        assert file.outline is not None
         return sum(max(0, length) for _, length in chunk_ranges(file.outline, groups, names))
 
     def fetch(self, part: FilePart, names: Collection[str] | None) -> FetchedFile:
-        """Fetch the chunks of a part, and the end of the file. Raises FileChangedError, StorageError."""
+        """Fetch the chunks of a part, and the end of the file; of a large one only the end.
+
+        Raises FileChangedError, StorageError.
+        """
         file, groups = part
         assert file.outline is not None
         source = self._opened.get(id(file.file))
@@ -104,19 +209,23 @@ class Fetcher:
             source.size = file.size  # where the footer ends, in one whose append was cut short
         try:
             end = min(source.size, _PYARROW_END)
-            source.prefetch([*chunk_ranges(file.outline, groups, names), (source.size - end, end)])
+            is_large = self._bytes(part, names) > _MOST_BYTES
+            ranges = [] if is_large else chunk_ranges(file.outline, groups, names)
+            source.prefetch([*ranges, (source.size - end, end)])
             if not (source.is_of_one_version or source.is_whole_in_memory):
                 file.of_one_version = False
         except BaseException:
             if not kept:
                 source.close()
             raise
-        return FetchedFile(source, kept)
+        if not is_large:
+            return FetchedFile(source, kept)
+        return AheadFile(source, kept, [chunk_ranges(file.outline, [group], names) for group in groups])
 
     def scans(
         self, parts: Sequence[FilePart], names: Collection[str] | None
     ) -> Generator[tuple[Sequence[FilePart], Sequence[FetchedFile]], None, None]:
-        """Parts in order, several at a time, with their files in memory; without these where pyarrow reads itself."""
+        """Parts in order, several at a time, with their files; without these where pyarrow reads itself."""
         at = 0
         while at < len(parts):
             stop = at
@@ -124,7 +233,8 @@ class Fetcher:
                 stop += 1
             some = parts[at:stop]
             if some:
-                most = max(1, _MOST_TOGETHER // (max(self._bytes(part, names) for part in some) + (64 << 10)))
+                largest = max(min(self._bytes(part, names), _MOST_BYTES) for part in some)
+                most = max(1, _MOST_TOGETHER // (largest + _PYARROW_END))
                 waiting: list[FetchedFile] = []
                 first = 0
                 try:
@@ -154,6 +264,11 @@ def _release(files: Sequence[FetchedFile]) -> None:
 def arrow_file(file: FetchedFile) -> Any:
     """The file as pyarrow takes it."""
     return file.source.arrow_file() if file.source.is_whole_in_memory else pa.PythonFile(file, mode="r")
+
+
+def scan_options(files: Sequence[FetchedFile]) -> dict[str, Any]:
+    """Options of a scanner for them."""
+    return {"fragment_scan_options": chunk_by_chunk()} if any(isinstance(one, AheadFile) for one in files) else {}
 
 
 @contextmanager

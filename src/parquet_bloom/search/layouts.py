@@ -49,11 +49,21 @@ def file_format(**read: Any) -> ds.ParquetFileFormat:
         return ds.ParquetFileFormat(default_fragment_scan_options=file_format().default_fragment_scan_options, **read)
     if allowed.max_list_elements <= usual.max_list_elements and allowed.max_string_bytes <= usual.max_string_bytes:
         return FORMAT
-    options = ds.ParquetFragmentScanOptions(
+    return ds.ParquetFileFormat(default_fragment_scan_options=_scan_options())
+
+
+def chunk_by_chunk() -> ds.ParquetFragmentScanOptions:
+    """For a file that is read ahead already: pyarrow reads a column chunk when it decodes it, and keeps no others."""
+    return _scan_options(pre_buffer=False)
+
+
+def _scan_options(**more: Any) -> ds.ParquetFragmentScanOptions:
+    allowed, usual = limits(), Limits()
+    return ds.ParquetFragmentScanOptions(
         thrift_string_size_limit=max(allowed.max_string_bytes, usual.max_string_bytes),
         thrift_container_size_limit=max(allowed.max_list_elements, usual.max_list_elements),
+        **more,
     )
-    return ds.ParquetFileFormat(default_fragment_scan_options=options)
 
 
 def fragment(

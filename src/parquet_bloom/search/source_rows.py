@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, errors_of
+from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, errors_of, scan_options
 from parquet_bloom.search.layouts import (
     file_format,
     for_scanner,
@@ -147,7 +147,7 @@ class FileRows:
                 fragments = [self.fragment(part, self.schema, file=file) for part, file in zip_longest(some, files)]
                 dataset = ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
                 with errors_of(files):
-                    yield from dataset.scanner(columns=wanted, **options).to_batches()
+                    yield from dataset.scanner(columns=wanted, **options, **scan_options(files)).to_batches()
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """All of them: nothing is deleted."""
@@ -254,8 +254,9 @@ class TableRows:
         one = self.fragment(part, self.schema, file=fetched)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(
-            schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1
-        )
+            schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1,
+            **scan_options([] if fetched is None else [fetched]),
+        )  # fmt: skip
         deleted = self._deleted_among(file, groups)
         start = 0
         for batch in scanner.to_batches():

@@ -156,8 +156,8 @@ class ReadAhead(FileObject):
 _WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
 TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
 # Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
-_LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
-_REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
+_LOCAL_GAP, REMOTE_GAP = 64, 64 << 10
+REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
 
 _RENEWALS = 10  # of a file that is written to again and again
 
@@ -364,11 +364,11 @@ class OpenFile:
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read (offset, length) ranges: those that lie close together at once, the others side by side."""
         if not self.is_remote:
-            blocks = _joined(sorted(set(ranges)), _LOCAL_GAP, self.size)
+            blocks = joined(sorted(set(ranges)), _LOCAL_GAP, self.size)
             answers = dict(answer for block in blocks for answer in self._read_block(block))
             return [answers[one] for one in ranges]
-        pieces = {one: _pieces(*one) for one in set(ranges)}
-        blocks = _joined(sorted({piece for parts in pieces.values() for piece in parts}), _REMOTE_GAP, _REMOTE_MOST)
+        pieces = {one: pieces_of(*one) for one in set(ranges)}
+        blocks = joined(sorted({piece for parts in pieces.values() for piece in parts}), REMOTE_GAP, REMOTE_MOST)
         answers = dict(answer for block in side_by_side(self._read_block, blocks) for answer in block)
         return [
             answers[one] if len(pieces[one]) == 1 else b"".join(answers[piece] for piece in pieces[one])
@@ -391,11 +391,12 @@ class OpenFile:
             return
         self._held = []
         inside = [(o, n) for o, n in inside if self._from_memory(o, n) is None]  # not in its end
-        whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
+        whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in joined(inside, REMOTE_GAP, REMOTE_MOST)]
         self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
 
     def _from_memory(self, offset: int, length: int) -> bytes | None:
-        for held in (self._tail, self._held):
+        footer = [] if self._footer_data is None else [(self._footer_data[1], self._footer_data[0])]
+        for held in (self._tail, self._held, footer):
             at = bisect_right(held, offset, key=lambda block: block[0]) - 1
             if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
                 start = offset - held[at][0]
@@ -507,7 +508,7 @@ def _walk_from() -> int:
     return _WALK_FROM if "numba" in sys.modules else _LOAD_FROM
 
 
-def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
+def joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
     """Sorted ranges in blocks: those no further apart than `gap`, while they take `most` bytes together."""
     blocks: list[list[Range]] = []
     start = stop = 0
@@ -521,7 +522,8 @@ def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
     return blocks
 
 
-def _pieces(offset: int, length: int) -> list[Range]:
-    return [(at, min(_REMOTE_MOST, offset + length - at)) for at in range(offset, offset + length, _REMOTE_MOST)] or [
+def pieces_of(offset: int, length: int) -> list[Range]:
+    """A range in pieces of REMOTE_MOST bytes, which are requested side by side."""
+    return [(at, min(REMOTE_MOST, offset + length - at)) for at in range(offset, offset + length, REMOTE_MOST)] or [
         (offset, length)
     ]
