@@ -6,6 +6,7 @@ Random files of every type, footers of old writers and brute force over their ro
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -238,6 +239,35 @@ def test_all_functions_give_the_same_rows(
     source = parquet_bloom.Source(data, index=index)
     assert source.count(predicate) == wanted.num_rows
     assert rows_of(source.read_table(predicate)) == rows_of(wanted)
+
+
+@pytest.mark.parametrize("listing", [True, False])
+def test_files_between_excluded_ones_keep_their_order(listing: bool, tmp_path: Path) -> None:
+    """By brute force: value n is in files of its own choice, alone, neighbours, or all but some."""
+    rng = Random(3)
+    data, index, files = tmp_path / "data", tmp_path / "index", range(24)
+    data.mkdir()
+    holders = {n: sorted(rng.sample(files, (0, 1, 3, 9, 17, 23, 24)[n % 7])) for n in range(21)}
+    paths = [str(data / f"{number:02}.parquet") for number in files]
+    for number in files:
+        ids = [*sorted(n for n, own in holders.items() if number in own), 1000 + number]
+        pq.write_table(pa.table({"id": [*ids, -1]}), paths[number], row_group_size=len(ids) + 1)
+    build_index(data, "id", index)
+    for n, own in holders.items():
+        seen = [0, *(number for number in own if number)]  # the first file is opened for its columns
+        verdicts = parquet_bloom.check(data, f"id = {n}", index=index, listing=listing)
+        assert [one.path for one in verdicts] == [paths[number] for number in seen]
+        assert [one.path for one in verdicts if not one.skipped] == [paths[number] for number in own]
+        assert [one.path for one in pickle.loads(pickle.dumps(verdicts)).excluded] == [
+            paths[number] for number in files if number not in seen
+        ]
+        assert {one.decided_by for one in verdicts.excluded} <= {"index"}
+        assert verdicts.to_dict()["totals"]["files_excluded"] == len(files) - len(seen)
+        pruned = parquet_bloom.prune(data, f"id = {n}", index=index, listing=listing)
+        assert [path for path, groups in pruned if groups] == [paths[number] for number in own]
+        calls: list[Any] = []
+        parquet_bloom.check(data, f"id = {n}", index=index, listing=listing, progress=calls.append)
+        assert [one.path for one in calls] == paths
 
 
 def test_polars_and_keys(data: Path, tmp_path: Path) -> None:

@@ -29,6 +29,35 @@ def test_a_folder_gives_its_parquet_files_sorted_without_hidden_ones(tree: Path)
     assert names(tree, tree / "in") == ["in/a.parquet", "in/sub/b.parq", "in/sub/c.PQ", "in/x=1/d.parquet"]
 
 
+def test_links_in_a_folder(tree: Path) -> None:
+    """One file counts once, by its first name; links to folders are not followed, and a link to nothing is a file."""
+    folder = tree / "in"
+    (folder / "0.parquet").symlink_to(folder / "a.parquet")
+    (folder / "sub/d.parquet").symlink_to(folder / "x=1/d.parquet")
+    (folder / "out.parquet").symlink_to(tree / "other/a.parquet")
+    (folder / "linked").symlink_to(tree / "other")
+    (folder / "round.parquet").symlink_to("round.parquet")
+    (folder / "gone.parquet").symlink_to(tree / "gone.parquet")
+    found = ["0.parquet", "gone.parquet", "out.parquet", "round.parquet", "sub/b.parq", "sub/c.PQ", "sub/d.parquet"]
+    assert names(tree, folder) == [f"in/{name}" for name in found]
+    (tree / "named").symlink_to(folder)
+    assert names(tree, tree / "named") == [f"named/{name}" for name in found], "a link that is named"
+
+
+def test_files_of_nested_folders(tree: Path) -> None:
+    made = sorted(f"deep/b={n % 3}/a-{n}/{m}.parquet" for n in range(6) for m in range(3))
+    for name in [*made, "deep/b=0/top.parquet"]:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(b"x")
+    for named in (tree / "deep", f"{tree}/deep/", f"{tree}/in/../deep"):
+        found = expand(str(named))
+        below = [Path(one.path).resolve().relative_to(tree / "deep").as_posix() for one in found]
+        assert below == sorted([*(name.removeprefix("deep/") for name in made), "b=0/top.parquet"])
+        assert [one.relative for one in found] == below
+        assert [str(one) for one in found] == [one.path for one in found]
+        assert [dict(one.partitions)["b"] for one in found] == [one.relative[2] for one in found]
+
+
 def test_a_named_file_counts_whatever_its_name_and_once(tree: Path) -> None:
     assert names(tree, tree / "bare", tree / "bare", tree / "in/../bare") == ["bare"]
 

@@ -12,19 +12,22 @@ so such a file is read as without an index. An index opens no file by a name of 
 
 from __future__ import annotations
 
+import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import RequestError, StaleIndexError
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.keys.index import KeyIndex
+from parquet_bloom.keys.index import KeyIndex, Unlisted
 from parquet_bloom.keys.manifest import SegmentSchema
 from parquet_bloom.keys.plan import below, name_of
 from parquet_bloom.options import several
@@ -35,7 +38,10 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.store import GLOB, Store, is_data
 from parquet_bloom.storage.stores import Stores, listed_versions
 from parquet_bloom.storage.table_folders import RAW_FILES, Tables
-from parquet_bloom.storage.version_token import LocalToken, StoreToken, proves
+from parquet_bloom.storage.version_token import Kept, LocalToken, StoreToken, proves
+
+Numbers = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
 class Covered(NamedTuple):
@@ -53,48 +59,134 @@ class Covered(NamedTuple):
     is_sure: bool
 
 
-@dataclass(slots=True)
-class Coverage:
-    """The files of a source that an index knows.
+class FileGroup(NamedTuple):
+    """Files for which an index means the same: of one segment, of one schema, with the same names of columns.
 
-    changed  of how many the index has the name, and another version
-    by_log   whether the log of their table recognises them
+    first      one of them
+    segment, schema  their numbers
+    at         of each among the arrays of Coverage: intp[n], ascending
+    positions  of each among the files of the source: intp[n], ascending
+    numbers    of each in its segment: intp[n]
+    is_sure    as Covered has it: bool[n]
+    """
+
+    first: DataFile
+    segment: int
+    schema: int
+    at: Numbers
+    positions: Numbers
+    numbers: Numbers
+    is_sure: Flags
+
+
+def _no_numbers() -> Numbers:
+    return np.empty(0, np.intp)
+
+
+def _no_flags() -> Flags:
+    return np.empty(0, bool)
+
+
+@dataclass
+class Coverage:
+    """The files of a source that an index knows; arrays have one element for each file whose name it has.
+
+    files      of the source
+    positions  of the file among these: intp[n], ascending
+    segments, numbers  as Covered has them: intp[n]
+    is_known   whether it is the version that was indexed, or may be: bool[n]
+    is_sure    whether it certainly is: bool[n]
+    changed    of how many the index has the name, and another version
+    by_log     whether the log of their table recognises them
     is_of_table  whether the index is of this very table, whose files may all be new by now; of a table without an
-             identity whether it has this name
+               identity whether it has this name
     """
 
     index: KeyIndex
-    known: list[Covered] = field(default_factory=list)
+    files: Sequence[DataFile] = ()
+    positions: Numbers = field(default_factory=_no_numbers)
+    segments: Numbers = field(default_factory=_no_numbers)
+    numbers: Numbers = field(default_factory=_no_numbers)
+    is_known: Flags = field(default_factory=_no_flags)
+    is_sure: Flags = field(default_factory=_no_flags)
     changed: int = 0
     by_log: bool = False
     is_of_table: bool = False
-    at: dict[int, tuple[int, int]] = field(default_factory=dict)  # id(file) -> segment, number
     systems: dict[int, int] = field(default_factory=dict)  # device -> number of the file system
 
-    def is_same(self, file: DataFile, version_token: object) -> bool:
+    @property
+    def covered(self) -> int:
+        """How many files it knows."""
+        return int(self.is_known.sum())
+
+    @cached_property
+    def known(self) -> list[Covered]:
+        """The files that it knows, in the order of the source."""
+        some = np.flatnonzero(self.is_known)
+        files = map(self.files.__getitem__, self.positions[some].tolist())
+        arrays = self.segments, self.numbers, self._schemas, self.is_sure
+        return list(map(Covered, files, *(one[some].tolist() for one in arrays)))
+
+    @cached_property
+    def at(self) -> dict[int, tuple[int, int]]:
+        """id(file) -> segment and number of each file whose name the index has."""
+        files = map(self.files.__getitem__, self.positions.tolist())
+        pairs = zip(self.segments.tolist(), self.numbers.tolist(), strict=True)
+        return dict(zip(map(id, files), pairs, strict=True))
+
+    @property
+    def _schemas(self) -> Numbers:
+        """The schema of each file, as its segment numbers them: intp[n]."""
+        found = np.zeros(len(self.numbers), np.intp)
+        for number in np.unique(self.segments).tolist():
+            own = self.segments == number
+            listing = self.index.listing(self.index.manifest.segments[number])
+            found[own] = listing.schema[self.numbers[own]]
+        return found
+
+    def is_same(self, at: int, version_token: object) -> bool:
         """Whether an open file is the one that was indexed.
 
+        at             its number among the arrays
         version_token  of the file, as it was opened
         """
         if self.by_log:
             return True
-        segment, number = self.at[id(file)]
-        listing = self.index.listing(self.index.manifest.segments[segment])
+        number = int(self.numbers[at])
+        listing = self.index.listing(self.index.manifest.segments[int(self.segments[at])])
         if isinstance(version_token, LocalToken):
-            return listing.local_tokens[number] == self.facts(version_token, file.path)
+            path = self.files[int(self.positions[at])].path
+            return listing.local_tokens[number] == self.facts(version_token, path)
         return isinstance(version_token, StoreToken) and proves(listing.tokens[number], version_token.facts())
 
-    def groups(self, known: Iterable[Covered], said: Callable[[DataFile], object]) -> list[list[Covered]]:
+    def groups(self, some: Flags, said: Callable[[DataFile], object] | None = None) -> list[FileGroup]:
         """Files, by what makes the index mean the same for them: segment, schema, names of their columns.
 
-        said  of each file: what else is said of it
+        some  of the arrays
+        said  of each file: what else is said of it; None: nothing, and no log names their columns either
         """
-        groups: dict[Any, list[Covered]] = {}
-        for one in known:
-            # A table's file may have columns of names of its own, which the log tells.
-            key = one.segment, one.schema, getattr(one.file, "fields", ()), said(one.file)
-            groups.setdefault(key, []).append(one)
-        return list(groups.values())
+        at = np.flatnonzero(some)
+        if not len(at):
+            return []
+        schemas = self._schemas[at]
+        codes = self.segments[at] * (schemas.max() + 1) + schemas
+        if said is not None:
+            words: dict[Any, int] = {}
+            own = []
+            for position in self.positions[at].tolist():
+                file = self.files[position]
+                # A table's file may have columns of names of its own, which the log tells.
+                own.append(words.setdefault((getattr(file, "fields", ()), said(file)), len(words)))
+            codes = codes * len(words) + np.array(own, np.intp)
+        first, kind = np.unique(codes, return_index=True, return_inverse=True)[1:]
+        found = []
+        for number, one in enumerate(first.tolist()):
+            own_at = at if len(first) == 1 else at[kind == number]
+            place = int(at[one])
+            file = self.files[int(self.positions[place])]
+            arrays = self.positions[own_at], self.numbers[own_at], self.is_sure[own_at]
+            found.append(FileGroup(file, int(self.segments[place]), int(schemas[one]), own_at, *arrays))
+        return found
 
     def facts(self, token: LocalToken, path: str) -> tuple[int, ...]:
         """A token of today as a listing has it: with the file system's number in the place of the device."""
@@ -105,11 +197,27 @@ class Coverage:
             self.systems[device] = (os.statvfs(path).f_fsid or device) & (1 << 64) - 1
         return self.systems[device]
 
-    def is_indexed(self, path: str, kept: tuple[int, ...]) -> bool:
-        """Whether a local file has the token of a listing. Raises OSError."""
-        found = os.stat(path)
-        facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        return kept[1:] == facts and kept[0] == self._system(found.st_dev, path)
+    def compare(self, places: Sequence[int], kept: Iterable[tuple[int, ...]]) -> None:
+        """Find out which local files are the ones that were indexed, by one stat each.
+
+        places  of these files among the arrays
+        kept    the token of each in its listing
+        """
+        stat, systems = os.stat, self.systems
+        for place, position, token in zip(places, self.positions[places].tolist(), kept, strict=True):
+            path = self.files[position].path
+            try:
+                found = stat(path)
+                device = systems.get(found.st_dev)
+                if device is None:
+                    device = self._system(found.st_dev, path)
+            except OSError:  # it is gone, as opening it will say
+                continue
+            facts = device, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            if token == facts:
+                self.is_known[place] = self.is_sure[place] = True
+            else:
+                self.changed += 1
 
     @staticmethod
     def lacks(unknown: int, files: int) -> str:
@@ -118,7 +226,7 @@ class Coverage:
 
     def refuse_none(self) -> None:
         """Raise StaleIndexError where no file is known, and the index is not of this very table."""
-        if not self.known and not self.is_of_table:
+        if not self.covered and not self.is_of_table:
             raise self.stale()
 
     def stale(self) -> StaleIndexError:
@@ -137,52 +245,69 @@ def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> 
     proven  False: the caller trusts that files which are not opened are those that were indexed
     """
     proven = proven or found.has_log  # a table's files come from its log, and not from the index
-    manifest, names = index.manifest, index.names
-    coverage = Coverage(index)
+    manifest, files = index.manifest, found.files
+    positions, numbers = _by_name(index, files)
+    segments, numbers = index.segment_of(numbers)
+    trusted = np.full(len(positions), not proven)
+    coverage = Coverage(index, files, positions, segments, numbers, trusted, trusted.copy())
     if found.has_log:
         # A table without an identity may have been dropped and made again, with files of the same names.
         identity, table = found.snapshot.identity, found.snapshot.table
         coverage.by_log = bool(identity) and manifest.identity == identity
         coverage.is_of_table = manifest.identity == identity if identity else manifest.table == table
-    listings = [index.listing(segment) for segment in manifest.segments]
-    root = manifest.root + "/"
+    if not proven or coverage.by_log:
+        coverage.is_known[:] = coverage.is_sure[:] = True
+        return coverage
+    here = np.array([files[position].is_local for position in positions.tolist()], bool)
+    for number in np.unique(segments).tolist():
+        own = segments == number
+        listing = index.listing(manifest.segments[number])
+        local, far = np.flatnonzero(own & here), np.flatnonzero(own & ~here)
+        if len(local):
+            coverage.compare(local.tolist(), map(listing.local_tokens.__getitem__, numbers[local].tolist()))
+        if len(far):
+            _compare_versions(coverage, far, listing.tokens)
+    return coverage
+
+
+def _by_name(index: KeyIndex, files: Sequence[DataFile]) -> tuple[Numbers, Numbers]:
+    """The files whose names an index has: their positions, ascending, and their numbers among all of its files."""
+    kept = index.unlisted
+    if kept is not None and len(kept.files) == len(files) and all(map(operator.is_, kept.files, files)):
+        return np.arange(len(files)), kept.numbers  # these names are the index's own
+    names, root = index.names, index.manifest.root
+    start, cut = root + "/", len(root) + 1
     real: dict[str, str] = {}
-    far: list[tuple[DataFile, int, int]] = []
-    for file in found.files:
+    positions, numbers = [], []
+    for position, file in enumerate(files):
         if not file.stored:
             continue
         # The names of most files are their paths. name_of and below would say the same in more time, but of paths
         # with links in them.
         path = file.path
-        inside = file.is_local and path.startswith(root)
-        at = names.get(path[len(root) :]) if inside else None
-        if at is None:
-            at = names.get(below(name_of(file, real), manifest.root))
-        if at is None:
-            continue
-        segment, number = at
-        coverage.at[id(file)] = at
-        if proven and not coverage.by_log and not file.is_local:
-            far.append((file, segment, number))
-            continue
-        if proven and not coverage.by_log:
-            try:
-                if not coverage.is_indexed(path, listings[segment].local_tokens[number]):
-                    coverage.changed += 1
-                    continue
-            except OSError:  # it is gone, as opening it will say
-                continue
-        coverage.known.append(Covered(file, segment, number, listings[segment].schemas[number], True))
-    versions = listed_versions([file for file, _, _ in far])
-    for file, segment, number in far:
+        number = names.get(path[cut:]) if path.startswith(start) and file.is_local else None
+        if number is None:
+            number = names.get(below(name_of(file, real), root))
+        if number is not None:
+            positions.append(position)
+            numbers.append(number)
+    return np.array(positions, np.intp), np.array(numbers, np.intp)
+
+
+def _compare_versions(coverage: Coverage, places: Numbers, tokens: Sequence[Kept | None]) -> None:
+    """Find out which files of another storage are the ones that were indexed, by their versions in a listing.
+
+    places  of these files among the arrays
+    tokens  of a listing of the index
+    """
+    files = [coverage.files[position] for position in coverage.positions[places].tolist()]
+    versions = listed_versions(files)
+    for place, file, number in zip(places.tolist(), files, coverage.numbers[places].tolist(), strict=True):
         version = versions.get(file.path)
         facts = None if version is None else version.facts()
-        is_sure = proves(listings[segment].tokens[number], facts)
-        if facts is not None and not is_sure:
-            coverage.changed += 1
-            continue
-        coverage.known.append(Covered(file, segment, number, listings[segment].schemas[number], is_sure))
-    return coverage
+        coverage.is_sure[place] = proves(tokens[number], facts)
+        coverage.is_known[place] = facts is None or coverage.is_sure[place]
+        coverage.changed += not coverage.is_known[place]
 
 
 def named_leaves(schema: SegmentSchema, log: Log, file: DataFile) -> tuple[Leaf, ...]:
@@ -217,48 +342,58 @@ def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
     many = [os.fspath(one) for one in several(where.paths) if isinstance(one, str | os.PathLike)]
     if not many or len(many) < len(several(where.paths)):
         raise RequestError("without a listing, folders must be named as texts")
-    files: dict[str, DataFile] = {}
     folders = []
+    found: list[Unlisted] = []
     for text in many:
         store, path = stores.locate(text)
         at = store.location(path.rstrip("/") or "/")
         if set(path) & GLOB or (store.is_local and not os.path.isdir(path)):
             raise RequestError(f"{at}: without a listing only folders can be named")
         folders.append((at, [at]))
-        for one in _files(index, store, at):
-            files.setdefault(one.path, one)
-    if not files:
+        found.append(_unlisted(index, store, at))
+    if not any(one.files for one in found):
         raise StaleIndexError(index.path, f"names no file below {folders[0][0]}; name the folder that was indexed")
     if not where.raw_files:
         Tables(RAW_FILES).check_paths(folders)
+    if len(found) == 1:
+        return resolved_files(found[0].files)
+    files = {file.path: file for one in reversed(found) for file in one.files}
     return resolved_files([files[name] for name in sorted(files)])
 
 
-def _files(index: KeyIndex, store: Store, folder: Location) -> list[DataFile]:
+def _unlisted(index: KeyIndex, store: Store, folder: Location) -> Unlisted:
     """The files of an index below one folder."""
     own = (os.path.realpath(folder.path).replace(os.sep, "/") if store.is_local else store.names(folder)[0]).rstrip("/")
-    name, kept = (own, folder.path), index.unlisted
-    if store.is_local and kept is not None and kept[0] == name:  # files of another storage are those of this call's one
-        files: list[DataFile] = kept[1]
-    else:
-        files = list(_files_of(index, store, folder, own + "/"))
-    if store.is_local:  # a listing follows no links to folders
-        index.unlisted = name, files
-        base = folder.path.rstrip("/")
-        inside = {one.relative.rpartition("/")[0] for one in files}
-        linked = {
-            below for below in inside if os.path.realpath(f"{base}/{below}") != os.path.join(own, below).rstrip("/")
-        }
-        files = [one for one in files if one.relative.rpartition("/")[0] not in linked] if linked else files
-    return files
+    found = index.unlisted
+    if not store.is_local:  # files of another storage are those of this call's own one
+        return _named_below(index, store, folder, own)
+    if found is None or found.name != (own, folder.path):
+        found = index.unlisted = _named_below(index, store, folder, own)
+    base = folder.path.rstrip("/")  # a listing follows no links to folders
+    linked = {
+        below for below in found.inside if os.path.realpath(f"{base}/{below}") != os.path.join(own, below).rstrip("/")
+    }
+    if not linked:
+        return found
+    files = [one for one in found.files if one.relative.rpartition("/")[0] not in linked]
+    return replace(found, files=files)
 
 
-def _files_of(index: KeyIndex, store: Store, folder: Location, start: str) -> Iterator[DataFile]:
-    """The same, links included; `start` is how names of such files begin."""
-    root, base = index.manifest.root + "/", folder.path.rstrip("/") + "/"
-    for name in index.names:
+def _named_below(index: KeyIndex, store: Store, folder: Location, own: str) -> Unlisted:
+    """The same, links included.
+
+    own  the name of the folder, as names of its files begin
+    """
+    root, base, start = index.manifest.root + "/", folder.path.rstrip("/") + "/", own + "/"
+    files: dict[str, tuple[DataFile, int]] = {}
+    for name, number in index.names.items():
         whole = name if name.startswith("/") or "://" in name else root + name  # as keys.plan.name_of has it
         below = whole[len(start) :]
         if name and whole.startswith(start) and is_data(below) and not _NOT_PLAIN.search(below):
             at = store.location(base + below)
-            yield DataFile(at.path, at.filesystem, at.shown, [], below, partitions_of(below))
+            file = DataFile(at.path, at.filesystem, at.shown, [], below, partitions_of(below))
+            files.setdefault(at.path, (file, number))
+    ordered = [files[path] for path in sorted(files)]
+    inside = frozenset(file.relative.rpartition("/")[0] for file, _ in ordered)
+    numbers = np.array([number for _, number in ordered], np.intp)
+    return Unlisted((own, folder.path), [file for file, _ in ordered], numbers, inside)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -24,7 +25,7 @@ from parquet_bloom.format.statistics import (
     one_value_statistics,
     unknown_statistics,
 )
-from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves, unlisted_files
+from parquet_bloom.keys.coverage import Coverage, FileGroup, Flags, coverage_of, named_leaves, unlisted_files
 from parquet_bloom.keys.entries import ranges
 from parquet_bloom.keys.index import KeyIndex, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn
@@ -46,18 +47,16 @@ from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied,
 from parquet_bloom.predicates.tree import Path, Unknown
 from parquet_bloom.search.evidence import partition_value
 from parquet_bloom.search.index import Asking
-from parquet_bloom.search.log import Exclusion
+from parquet_bloom.search.log import BY_INDEX, Exclusion
 from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.storage.paths import DataFile, Partitions
-
-BY_INDEX = Exclusion("index", "the index denies the value in all of its row groups")
-Flags = NDArray[np.bool_]
 
 
 class KeyEvidence:
     """The answers of a key index on the files of one search.
 
     covered    how many of the files it knows
+    excluded   bool[files]: those in which no row can match, and that need not be opened
     problems   parts of the index that cannot be used, in words: their columns are no evidence
     """
 
@@ -65,10 +64,10 @@ class KeyEvidence:
         """Raises StaleIndexError for an index of none of the files, unless they are a part of those it is used for."""
         self._index, self._search = index, search
         self.problems: list[str] = []
-        self._closed: dict[int, tuple[DataFile, Flags]] = {}
-        self._excluded: set[int] = set()
+        self._closed: dict[int, tuple[DataFile, int, Flags]] = {}  # of files that may be opened
+        self.excluded = np.zeros(len(search.files), bool)
         self._coverage = self._covered()
-        self.covered = len(self._coverage.known)
+        self.covered = self._coverage.covered
         if search.files and not self.problems and not of_part:
             self._coverage.refuse_none()
         self._ask_all()
@@ -78,8 +77,8 @@ class KeyEvidence:
 
     def _ask_all(self) -> None:
         log = self._search.log
-        said = log.outcome if log.has_log else attrgetter("partitions")
-        for members in self._coverage.groups(self._coverage.known, said):
+        said = log.outcome if log.has_log else attrgetter("partitions") if self._search.keys else None
+        for members in self._coverage.groups(self._coverage.is_known, said):
             try:
                 self._ask(members)
             except FileError as error:
@@ -94,14 +93,18 @@ class KeyEvidence:
             self._note(str(error))
             return Coverage(self._index)
 
+    @cached_property
+    def _excluded_ids(self) -> frozenset[int]:
+        return frozenset(id(self._search.files[at]) for at in np.flatnonzero(self.excluded).tolist())
+
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """As search.index.Evidence has it."""
-        return BY_INDEX if id(file) in self._excluded else None
+        return BY_INDEX if id(file) in self._excluded_ids else None
 
     def closed(self, file: DataFile, version_token: object) -> Flags | None:
-        """As search.index.Evidence has it."""
+        """As search.index.Evidence has it. Of files that are excluded it knows the first one alone."""
         found = self._closed.get(id(file))
-        return found[1] if found is not None and self._coverage.is_same(file, version_token) else None
+        return found[2] if found is not None and self._coverage.is_same(found[1], version_token) else None
 
     @property
     def note(self) -> str | None:
@@ -120,11 +123,11 @@ class KeyEvidence:
     def _note(self, problem: str) -> None:
         self.problems.append(problem)
 
-    def _ask(self, members: Sequence[Covered]) -> None:
+    def _ask(self, members: FileGroup) -> None:
         """Decide about files of one group: of one schema, and with one outcome by the log or the folders' names."""
-        search, first_file = self._search, members[0].file
-        segment = self._index.manifest.segments[members[0].segment]
-        schema = segment.schemas[members[0].schema]
+        search, first_file = self._search, members.first
+        segment = self._index.manifest.segments[members.segment]
+        schema = segment.schemas[members.schema]
         leaves = named_leaves(schema, search.log, first_file)
         there = [
             (number, leaves[at])
@@ -148,7 +151,7 @@ class KeyEvidence:
         if not any(not isinstance(term, Opaque) and term.leaf.index >= 0 for term in terms_of(bound)):
             return
         listing = self._index.listing(segment)
-        numbers = np.array([one.number for one in members], np.intp)
+        numbers = members.numbers
         whole = len(numbers) == len(listing) and (numbers == np.arange(len(numbers))).all()
         counts = listing.first[numbers + 1] - listing.first[numbers]
         ends = np.cumsum(counts)
@@ -156,13 +159,14 @@ class KeyEvidence:
         outcomes = self._outcomes(bound, segment, columns, first_file.partitions, places)
         outcomes &= np.uint8(search.log.outcome(first_file))
         closed = (outcomes & TRUE) == 0
-        falls = np.logical_and.reduceat(closed, ends - counts)
-        some = np.logical_or.reduceat(closed, ends - counts)
+        falls = np.logical_and.reduceat(closed, ends - counts) & members.is_sure
+        self.excluded[members.positions[falls]] = True
+        some = np.logical_or.reduceat(closed, ends - counts) & ~falls
+        if members.positions[0] == 0:  # the first file is opened in any case, for its columns
+            some[0] |= falls[0]
         for i in np.flatnonzero(some).tolist():
-            one = members[i]
-            if falls[i] and one.is_sure:
-                self._excluded.add(id(one.file))
-            self._closed[id(one.file)] = one.file, closed[ends[i] - counts[i] : ends[i]]
+            file = search.files[int(members.positions[i])]
+            self._closed[id(file)] = file, int(members.at[i]), closed[ends[i] - counts[i] : ends[i]]
 
     def _outcomes(
         self,

@@ -10,6 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +30,22 @@ _OPEN_INDEXES = 8
 _OPEN_PARTS = 32  # of one index: each has a descriptor
 
 
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """The files that an index names below a folder; keys.coverage finds them.
+
+    name     of the folder: where links lead, and as it was named
+    files    DataFiles, by their paths
+    numbers  of each among the files of all segments: intp[n]
+    inside   the folders below that they lie in
+    """
+
+    name: tuple[str, str]
+    files: list[Any]
+    numbers: NDArray[np.intp]
+    inside: frozenset[str]
+
+
 class KeyIndex:
     """An index, at the moment when its manifest was read.
 
@@ -40,7 +57,7 @@ class KeyIndex:
 
     def __init__(self, where: PathLike, new: str | None = None) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
-        self.unlisted: tuple[tuple[str, str], list[Any]] | None = None  # keys.coverage: a local folder, and its files
+        self.unlisted: Unlisted | None = None  # of the local folder that was named last
         self._new = new
         self._cost = NO_COST
         self._listings: dict[str, Listing] = {}
@@ -92,12 +109,24 @@ class KeyIndex:
             return self.version is not None and source.version_token == self.version
 
     @cached_property
-    def names(self) -> dict[str, tuple[int, int]]:
-        """Path of a file -> its segment, and its number there. Raises DamagedFileError, StorageError."""
-        found: dict[str, tuple[int, int]] = {}
-        for number, segment in enumerate(self.manifest.segments):
-            found |= {path: (number, file) for file, path in enumerate(self.listing(segment).paths)}
+    def names(self) -> dict[str, int]:
+        """Path of a file -> its number among those of all segments. Raises DamagedFileError, StorageError."""
+        found: dict[str, int] = {}
+        for segment, first in zip(self.manifest.segments, self._firsts.tolist(), strict=True):
+            paths = self.listing(segment).paths
+            found.update(zip(paths, range(first, first + len(paths)), strict=True))
         return found
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.intp]:
+        """The number of each segment's first file among those of all segments: intp[segments]."""
+        counts = np.array([segment.files for segment in self.manifest.segments], np.intp)
+        return np.cumsum(counts) - counts
+
+    def segment_of(self, numbers: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The segment of files by their numbers among those of all segments, and their numbers in it: intp[n] both."""
+        segments = np.searchsorted(self._firsts, numbers, "right") - 1
+        return segments, numbers - self._firsts[segments]
 
     def listing(self, segment: Segment) -> Listing:
         """The places of a segment. Raises DamagedFileError, StorageError."""

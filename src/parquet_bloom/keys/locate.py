@@ -26,7 +26,7 @@ from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.format.values import type_of
-from parquet_bloom.keys.coverage import Coverage, Covered, coverage_of, named_leaves
+from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
 from parquet_bloom.keys.evidence import searched_index
 from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.options import PathLike, refuse_unknown
@@ -203,11 +203,12 @@ def _indexed(
     answered: set[int] = set()
     found: list[_Found] = []
     problems = []
-    for members in coverage.groups((one for one in coverage.known if one.is_sure), lambda file: None):
-        segment = index.manifest.segments[members[0].segment]
-        schema = segment.schemas[members[0].schema]
+    said = (lambda file: None) if search.log.has_log else None
+    for members in coverage.groups(coverage.is_sure, said):
+        segment = index.manifest.segments[members.segment]
+        schema = segment.schemas[members.schema]
         try:
-            leaves = named_leaves(schema, search.log, members[0].file)
+            leaves = named_leaves(schema, search.log, members.first)
             at = next((leaf.index for leaf in leaves if leaf.path == first.path), None)
             numbered = next((n for n, leaf in schema.columns.items() if leaf == at), None)
             column = None if numbered is None else segment.column(numbered)
@@ -220,7 +221,8 @@ def _indexed(
         except FileError as error:
             problems.append(str(error))
             continue
-        of_file: dict[int, Covered] = {one.number: one for one in members}
+        member_of = np.full(len(listing), -1, np.intp)
+        member_of[members.numbers] = np.arange(len(members.numbers))
         files = listing.file_of[places]
         numbers_of = keys.numbers[positions]
         order = np.lexsort((numbers_of, places))
@@ -230,16 +232,16 @@ def _indexed(
         numbers_of, places, files = numbers_of[~twin], places[~twin], files[~twin]
         cuts = np.flatnonzero(np.diff(files)) + 1
         for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(files)], strict=True):
-            if start == stop or int(files[start]) not in of_file:
+            if start == stop or (member := int(member_of[files[start]])) < 0:
                 continue
-            one = of_file[int(files[start])]
+            file = search.files[int(members.positions[member])]
             some = places[start:stop].astype(np.int64)
             own = numbers_of[start:stop]
-            group = some - listing.first[one.number]
-            is_same = partial(coverage.is_same, one.file)
-            found.append(_Found(one.file, is_same, own, group, first_row[some], rows[some]))
-        answered |= {id(one.file) for one in members}
-        share = sum(int(listing.first[one.number + 1] - listing.first[one.number]) for one in members)
+            group = some - listing.first[files[start]]
+            is_same = partial(coverage.is_same, int(members.at[member]))
+            found.append(_Found(file, is_same, own, group, first_row[some], rows[some]))
+        answered |= {id(search.files[position]) for position in members.positions.tolist()}
+        share = int((listing.first[members.numbers + 1] - listing.first[members.numbers]).sum())
         facts.expected_false += len(keys.numbers) * column.false_places * share / max(1, listing.places)
     if problems:
         facts.note = "; ".join(dict.fromkeys(problems))

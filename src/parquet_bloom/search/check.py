@@ -30,15 +30,16 @@ from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.index import NO_COST, Cost, key_index, unlisted
+from parquet_bloom.search.log import Exclusion
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.results import FileResult, UnopenedFiles
 from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.search.together import Stretch, part_of
 from parquet_bloom.source.names import typed_sources
 from parquet_bloom.source.results import Result, plain, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line, line_of, quantity
-from parquet_bloom.storage.paths import FailedFile
+from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.table_folders import RAW_FILES
 
@@ -95,9 +96,10 @@ class ExcludedFile(Result):
 
 def excluded_file(searched: FileResult) -> ExcludedFile | None:
     """The entry for a file skipped unopened, or None."""
-    why, file = searched.excluded, searched.file
-    if why is None:
-        return None
+    return None if searched.excluded is None else _excluded(searched.file, searched.excluded)
+
+
+def _excluded(file: DataFile, why: Exclusion) -> ExcludedFile:
     return ExcludedFile(str(file), why.decided_by, why.reason, file.rows, file.size if file.has_log else None)
 
 
@@ -339,8 +341,7 @@ class Verdicts(Result, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     table, version  of which all these files are, and which version of it; None: they are files
-    excluded  the files that the log of their table or a key index excludes; they have no verdicts, as they were not
-              opened
+    excluded  files that the log of their table or a key index excludes; they have no verdicts, as they were not opened
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter
@@ -353,13 +354,26 @@ class Verdicts(Result, list[RowGroupVerdict]):
         super().__init__()
         self.table: str | None = None
         self.version: str | None = None
-        self.excluded: list[ExcludedFile] = []
+        self._excluded: list[ExcludedFile] = []
+        self._unopened: list[UnopenedFiles] = []  # whose entries nobody has asked for yet
         self.columns: list[ColumnFilters] = []
         self.notes: list[str] = []
         self.failed: list[FailedFile] = []
         self.unused: list[tuple[str, str]] = []
         self.named: list[str] = []
         self.index_cost = NO_COST
+
+    @property
+    def excluded(self) -> list[ExcludedFile]:
+        """The files that were not opened, each with the reason."""
+        # Made when somebody asks: an index excludes a hundred thousand files, and mostly their number is enough.
+        waiting, self._unopened = self._unopened, []
+        self._excluded += [_excluded(file, part.excluded) for part in waiting for file in part.files]
+        return self._excluded
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.excluded  # noqa: B018 - a copy has no data files
+        return vars(self)
 
     @property
     def skipped(self) -> int:
@@ -384,7 +398,8 @@ class Verdicts(Result, list[RowGroupVerdict]):
 
     def __repr__(self) -> str:
         parts = [f"{self.skipped:,} of {quantity(len(self), 'row groups')} skipped"]
-        parts += [f"{quantity(len(self.excluded), 'files')} not opened"] if self.excluded else []
+        unopened = len(self._excluded) + sum(map(len, self._unopened))
+        parts += [f"{quantity(unopened, 'files')} not opened"] if unopened else []
         parts += [f"{quantity(len(self.failed), 'files')} failed"] if self.failed else []
         return line("Verdicts", parts)
 
@@ -445,11 +460,14 @@ def check(
     with uncollected():
         for one in search.parts():
             if isinstance(one, Stretch):
-                for _ in range(len(one)):
-                    meter.finish()
+                meter.finish(len(one))
                 verdicts.extend(_verdicts_together(one))
                 counts.add(one.decided.decision, one.decided.joined, one.decided.bound, one)
                 unused.add_files(one.decided.bound, len(one), one.decided.files[one.start].path)
+                continue
+            if isinstance(one, UnopenedFiles):
+                meter.finish(len(one))
+                verdicts._unopened.append(one)
                 continue
             meter.finish()
             if isinstance(one, tuple):
@@ -458,8 +476,8 @@ def check(
                     raise error
                 verdicts.failed.append(FailedFile(str(file), error))
                 continue
-            if (excluded := excluded_file(one)) is not None:
-                verdicts.excluded.append(excluded)
+            if one.excluded is not None:
+                verdicts._unopened.append(UnopenedFiles([one.file], one.excluded))
                 continue
             verdicts.extend(verdicts_of(one))
             assert one.decision is not None

@@ -78,6 +78,9 @@ def partition_keys(files: Iterable[Pairs]) -> tuple[Leaf, ...]:
     """
     values: dict[str, list[str]] = {}
     names: list[str] | None = None
+    files = list(files)
+    if not any(files):
+        return ()
     for pairs in files:
         found = [key for key, _ in pairs]
         if names is not None and sorted(set(found)) != sorted(set(names)):

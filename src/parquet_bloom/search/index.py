@@ -72,8 +72,11 @@ class Asking(Protocol):
 class Evidence(Protocol):
     """The answers of an index on the files of one search.
 
-    cost  what was read of the index for them
+    cost      what was read of the index for them
+    excluded  bool[files]: those that `exclusion` has a reason for
     """
+
+    excluded: NDArray[np.bool_]
 
     @property
     def cost(self) -> Cost:
@@ -89,6 +92,7 @@ class Evidence(Protocol):
     def closed(self, file: DataFile, version_token: object) -> NDArray[np.bool_] | None:
         """The row groups of an open file that hold no row that matches: bool[row groups]; None where nothing is known.
 
+        file           the first one of the search, or one that is not excluded
         version_token  of the file, as it was opened
         """
 

@@ -237,6 +237,7 @@ class Exclusion:
 
 
 BY_FOLDER = Exclusion("partition", "the folder's name excludes it")
+BY_INDEX = Exclusion("index", "the index denies the value in all of its row groups")
 _REASONS = {
     "literal": "no value of the column's type can match",
     "partition": "the table's log excludes it by its partition values",

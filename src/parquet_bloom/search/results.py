@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,21 @@ class FileResult:
     excluded: Exclusion | None = None
     visited: Any = None
     of_one_version: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnopenedFiles:
+    """Files one behind the other that were not opened, all for one reason."""
+
+    files: Sequence[DataFile]
+    excluded: Exclusion
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def results(self) -> Iterator[FileResult]:
+        """The result of each file."""
+        return (FileResult(file, excluded=self.excluded) for file in self.files)
 
 
 def open_groups(file: FileResult) -> list[int]:

@@ -11,8 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -27,9 +25,9 @@ from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
 from parquet_bloom.search.index import Evidence, Index, closed_groups
-from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
+from parquet_bloom.search.log import BY_FOLDER, BY_INDEX, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
 from parquet_bloom.search.together import Stretch, Together
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from parquet_bloom.source.snapshot import TableFile
 
 T = TypeVar("T")
+Failed = tuple[DataFile, ParquetBloomError]
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
 _KEPT_BYTES = 128 << 20  # of files that stay open until their rows are read
@@ -134,40 +133,56 @@ class Search:
         Of a table by its schema, before any file is opened.
         """
         for part in self.parts():
-            if isinstance(part, Stretch):
+            if isinstance(part, Stretch | UnopenedFiles):
                 yield from part.results()
             else:
                 yield part
 
-    def parts(self) -> Iterator[FileResult | Stretch | tuple[DataFile, ParquetBloomError]]:
-        """The same, but files that were decided together are one Stretch."""
+    def parts(self) -> Iterator[FileResult | Stretch | UnopenedFiles | tuple[DataFile, ParquetBloomError]]:
+        """The same, but files that were decided together are one Stretch, and files that an index excludes one part."""
         # Without a table's schema the first file that can be read gives it. So files are searched one by one until
         # there is one, and then local files some dozens at a time. The first file of another storage begins those that
         # are searched side by side.
         self.ask_log()
-        together: Together | None = None
         here = 0
-        while here < len(self.files) and (self.files[here].is_local or self._first is None):
-            if self._first is None:
-                yield self.attempt(self._search, self.files[here])
-                here += 1
-                continue
-            self.ask_index()
-            together = together or Together(self)
-            several = list(takewhile(attrgetter("is_local"), self.files[here : here + together.most]))
+        while here < len(self.files) and self._first is None:
+            yield self.attempt(self._search, self.files[here])
+            here += 1
+        self.ask_index()
+        far = next((at for at in range(here, len(self.files)) if not self.files[at].is_local), len(self.files))
+        if here < far:
+            yield from self._here(here, far)
+        if far < len(self.files):
+            from parquet_bloom.search import far as far_files  # for those alone who have such files
+
+            yield from far_files.results(self, self.files[far:])
+
+    def _here(self, start: int, stop: int) -> Iterator[FileResult | Stretch | UnopenedFiles | Failed]:
+        """The parts of local files, from `start` up to `stop`."""
+        together = Together(self)
+        left = self._not_excluded(start, stop)
+        seen = start
+        for first in range(0, len(left), together.most):
+            numbers = left[first : first + together.most]
             last = None
-            for one, found in zip(several, together.results(several), strict=True):
+            several = [self.files[number] for number in numbers]
+            for number, one, found in zip(numbers, several, together.results(several, numbers), strict=True):
+                if seen < number:
+                    yield UnopenedFiles(self.files[seen:number], BY_INDEX)
                 if found is None:
                     yield self.attempt(self._search, one)
                 elif found is not last:
                     yield found
-                last = found
-            here += len(several)
-        self.ask_index()
-        if here < len(self.files):
-            from parquet_bloom.search import far  # for those alone who have such files
+                last, seen = found, number + 1
+        if seen < stop:
+            yield UnopenedFiles(self.files[seen:stop], BY_INDEX)
 
-            yield from far.results(self, self.files[here:])
+    def _not_excluded(self, start: int, stop: int) -> Sequence[int]:
+        """Files, by their numbers, without those that an index excludes and nothing cheaper does."""
+        if self.evidence is None or self.log.has_log or (self.options.skip_files and self.keys):
+            return range(start, stop)
+        left: list[int] = (np.flatnonzero(~self.evidence.excluded[start:stop]) + start).tolist()
+        return left
 
     def ask_log(self) -> None:
         """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""

@@ -160,9 +160,12 @@ class Together:
         self.most = most_open()
         self._noted: dict[Any, tuple[bool, Any]] = {}
 
-    def results(self, files: Sequence[DataFile]) -> list[FileResult | Stretch | None]:
+    def results(
+        self, files: Sequence[DataFile], numbers: Sequence[int] | None = None
+    ) -> list[FileResult | Stretch | None]:
         """The results of at most `most` files; None for one that has to be searched alone.
 
+        numbers  of each among the files of the call, ascending; None: they lie one behind the other
         A Stretch is of one file or of several, and has the place of each of these.
         """
         if not SUPPORTED or len(files) < FEWEST or not self._may_join:
@@ -173,7 +176,7 @@ class Together:
             places = self._places(tails, self._open(tails, files, found))
         finally:
             tails.close()
-        return _in_stretches([found.get(at) for at in range(len(files))], places)
+        return _in_stretches([found.get(at) for at in range(len(files))], places, numbers)
 
     @property
     def _may_join(self) -> bool:
@@ -311,13 +314,16 @@ class Together:
 
 
 def _in_stretches(
-    results: list[FileResult | Stretch | None], places: dict[int, tuple[Decided, int]]
+    results: list[FileResult | Stretch | None],
+    places: dict[int, tuple[Decided, int]],
+    numbers: Sequence[int] | None = None,
 ) -> list[FileResult | Stretch | None]:
-    """Put files that were decided together among the results."""
+    """Put files that were decided together among the results; `numbers` as Together.results has them."""
     last: Stretch | None = None
     for at in sorted(places):
         decided, number = places[at]
-        if last is None or results[at - 1] is not last or last.decided is not decided or last.stop != number:
+        apart = numbers is not None and at and numbers[at - 1] + 1 != numbers[at]
+        if last is None or apart or results[at - 1] is not last or last.decided is not decided or last.stop != number:
             last = Stretch(decided, number, number)
         last.stop += 1
         results[at] = last

@@ -5,8 +5,9 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 from urllib.parse import unquote
 
@@ -133,6 +134,7 @@ class _Search:
         self._failed: list[FailedFile] = []
         self._single = False
         self._tables = tables
+        self._links = False  # whether a local folder that was searched has files that are links
         self._store = self._named[0][0]
         for text, (store, _) in zip(self._texts, self._named, strict=True):
             if not store.same(self._store):
@@ -164,7 +166,8 @@ class _Search:
                 self._failed.append(FailedFile(error.path, error))
         by_path: dict[str, DataFile] = {}
         files = list(_apart(trees))
-        real = real_paths() if len(files) > 1 else str  # one file is the same as no other
+        # One file is the same as no other, and so are those of one folder without links.
+        real = real_paths() if len(files) > 1 and (self._links or not self._in_one_folder) else str
         for file in files:
             by_path.setdefault(real(file.path) if file.is_local else store_of(file).real(file.path), file)
         if self._alone and not by_path:
@@ -172,6 +175,11 @@ class _Search:
         if self._tables is not None:
             self._tables.check_paths(named)
         return FileSet(self._store.filesystem, list(by_path.values()), self._single, self._failed)
+
+    @property
+    def _in_one_folder(self) -> bool:
+        [(store, path), *others] = self._named
+        return not others and store.is_local and os.path.isdir(path)
 
     def _missing(self, store: Store, path: str, reason: str) -> None:
         raise StorageError(store.location(path), reason + (near_names(path) if store.is_local else ""))
@@ -203,18 +211,29 @@ class _Search:
         return self._local_glob(store, path)
 
     def _local_folder(self, store: Store, folder: str, root: str) -> list[DataFile]:
-        files = []
+        files: list[DataFile] = []
 
         def fail(error: OSError) -> None:
             failed = storage_error(store.location(error.filename or folder), error)
             self._failed.append(FailedFile(failed.path, failed))
 
-        for where, folders, names in os.walk(folder, onerror=fail):
+        for where, folders, names, has_links in _walk(folder, fail):
             if self._tables is not None:
                 self._tables.note_folder(store.location(folder), where, folders)
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
-            files += [self._file(store, os.path.join(where, n), root) for n in names if is_data(n)]
-        return sorted(files, key=lambda file: file.path)  # pyarrow's order of a data set
+            self._links |= has_links
+            files += self._files_in(store, where, [name for name in names if is_data(name)], root)
+        return sorted(files, key=attrgetter("path"))  # pyarrow's order of a data set
+
+    def _files_in(self, store: Store, folder: str, names: list[str], root: str) -> Iterator[DataFile]:
+        """Files of one local folder, which lies below a root: what comes before their names is the same for all."""
+        if not names:
+            return
+        names.sort()
+        first = self._file(store, os.path.join(folder, names[0]), root)
+        path, shown, below = (text[: -len(names[0])] for text in (first.path, first.shown, first.relative))
+        for name in names:
+            yield DataFile(path + name, first.filesystem, shown + name, [], below + name, first.partitions)
 
     def _local_glob(self, store: Store, pattern: str) -> list[DataFile]:
         parts = pattern.split(os.sep)
@@ -278,6 +297,34 @@ class _Search:
     def _listed(self, store: Store, folder: str, entries: Sequence[tuple[str, bool]], recursive: bool) -> None:
         if self._tables is not None:
             self._tables.note_listing(store.location(folder), entries, recursive)
+
+
+def _walk(folder: str, fail: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str], bool]]:
+    """As os.walk from the top, and whether some of the files are links; of a link to a folder nothing is said.
+
+    fail  gets the error of a folder that cannot be listed
+    """
+    left = [folder]
+    while left:
+        where = left.pop()
+        folders: list[str] = []
+        names: list[str] = []
+        has_links = False
+        try:
+            with os.scandir(where) as entries:
+                for entry in entries:
+                    try:
+                        is_folder, is_link = entry.is_dir(), entry.is_symlink()
+                    except OSError:  # such as of a link that leads to itself
+                        is_folder, is_link = False, True
+                    (folders if is_folder else names).append(entry.name)
+                    has_links |= is_link and not is_folder
+        except OSError as error:
+            fail(error)
+            continue
+        yield where, folders, names, has_links
+        below = (os.path.join(where, name) for name in reversed(folders))
+        left += [path for path in below if not os.path.islink(path)]
 
 
 def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:

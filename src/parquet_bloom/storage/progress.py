@@ -85,10 +85,14 @@ class Meter:
         if threading.get_ident() == self._thread:
             self._report(self._done, done, parts)
 
-    def finish(self) -> None:
-        """The current file is finished, or has failed."""
-        self._done += 1
-        self._report(self._done, 0, 0)
+    def finish(self, files: int = 1) -> None:
+        """The current file is finished, or has failed; or so many are, one after the other."""
+        if self._tell is None:
+            self._done += files
+            return
+        for _ in range(files):
+            self._done += 1
+            self._report(self._done, 0, 0)
 
     def _report(self, files_done: int, done: int, parts: int) -> None:
         if self._tell is None:
