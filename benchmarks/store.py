@@ -1,4 +1,4 @@
-"""Many small objects of an S3 API that takes its time: requests, how many are in flight, seconds.
+"""Many small objects of an S3 API that takes its time: requests, most in flight, rounds, kB of answers, seconds.
 
     python benchmarks/store.py                  200 objects, 30 ms a request
     python benchmarks/store.py 1000 0.03        1,000 of them
@@ -6,7 +6,9 @@
     python benchmarks/store.py --serve ...      the server alone, which this program starts for itself
 
 The server sleeps before each answer and counts. It compares If-Match and If-None-Match, and knows no
-multipart uploads: objects are small. It checks no signature. Numbers of requests are exact; seconds are of one run.
+multipart uploads: objects are small. It checks no signature. Rounds are the most requests of which each began when the
+one before it had ended: what no requests side by side make shorter. Numbers of requests are exact; seconds are of one
+run.
 """
 
 from __future__ import annotations
@@ -47,7 +49,22 @@ class Store:
 
     def reset(self) -> None:
         self.kinds: Counter[str] = Counter()
-        self.now = self.most = 0
+        self.now = self.most = self.bytes = 0
+        self.spans: list[tuple[float, float]] = []  # end and beginning of each request
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What was asked since the last time."""
+        return {"kinds": self.kinds, "most": self.most, "rounds": self.rounds, "bytes": self.bytes}
+
+    @property
+    def rounds(self) -> int:
+        """The most requests of which none began before another one ended."""
+        found, last = 0, 0.0
+        for end, begin in sorted(self.spans):
+            if begin >= last:
+                found, last = found + 1, end
+        return found
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         path, _, query = target.partition("?")
@@ -139,15 +156,18 @@ async def connection(store: Store, reader: asyncio.StreamReader, writer: asyncio
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             if target.startswith("/__counts"):
-                status, told, data = 200, {}, json.dumps({"kinds": store.kinds, "most": store.most}).encode()
+                status, told, data = 200, {}, json.dumps(store.counts).encode()
                 store.reset()
                 store.seconds = float(target.partition("=")[2])
             else:
                 store.now += 1
                 store.most = max(store.most, store.now)
+                begin = time.perf_counter()
                 await asyncio.sleep(store.seconds)
                 store.now -= 1
                 status, told, data = store.answer(method, target, headers, body)
+                store.bytes += len(data)
+                store.spans.append((time.perf_counter(), begin))
             told.setdefault("Content-Length", str(len(data)))
             lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
             writer.write(f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode() + data)
@@ -211,6 +231,7 @@ def calls(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
         "build_index": lambda: pb.build_index(many, "id", index),
         "check, index, cold": cold(lambda: pb.check(many, one_id, index=index)),
         "check, index, warm": lambda: pb.check(many, one_id, index=index),
+        "the same, another key": lambda: pb.check(many, f"id = {ids[5]}", index=index),
         "the same, no listing, cold": cold(lambda: pb.check(many, one_id, index=index, listing=False)),
         "the same, no listing, warm": lambda: pb.check(many, one_id, index=index, listing=False),
         "locate 100 keys, no listing": lambda: pb.locate(many, "id", ids, index, listing=False),
@@ -275,7 +296,7 @@ def main() -> None:
             print(
                 f"{n} objects of {len((folder / 'data/00000.parquet').read_bytes()) // 1000} kB, {1000 * seconds:g} ms"
             )
-            print(f"{'':26}{'requests':>9}{'most':>6}{'seconds':>9}{'of work':>9}")
+            print(f"{'':26}{'requests':>9}{'most':>6}{'rounds':>8}{'kB':>8}{'seconds':>9}{'of work':>9}")
             for name, call in {**calls(port, ids), **peers(port, ids)}.items():
                 clock, work = time.perf_counter(), time.process_time()
                 call()
@@ -283,7 +304,8 @@ def main() -> None:
                 told = counts()
                 kinds = " ".join(f"{kind} {count}" for kind, count in sorted(told["kinds"].items()))
                 total = sum(told["kinds"].values())
-                print(f"{name:26}{total:9,}{told['most']:6}{clock:9.2f}{work:9.2f}  {kinds}", flush=True)
+                counted = f"{name:26}{total:9,}{told['most']:6}{told['rounds']:8,}{told['bytes'] // 1000:8,}"
+                print(f"{counted}{clock:9.2f}{work:9.2f}  {kinds}", flush=True)
         finally:
             server.terminate()
             server.wait()

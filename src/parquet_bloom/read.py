@@ -13,7 +13,7 @@ from parquet_bloom.format.schema import INT32, Leaf
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.polars_expressions import from_polars
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.index import is_key_index, key_index
+from parquet_bloom.search.index import is_key_index
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.source.results import Result
@@ -41,8 +41,7 @@ def scan_of(
     if index is None:
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
     if is_key_index(index):
-        opened = key_index(index)
-        return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, key_index=opened, **options)
+        return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, index=index, **options)
     from parquet_bloom.zones.scan import IndexedScan
 
     return IndexedScan(source, predicate, index, filesystem=filesystem, decide_true=decide_true, **options)

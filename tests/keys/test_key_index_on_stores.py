@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import READERS, SECRET, ObjectStore, reading_by
+from object_store import READERS, SECRET, ObjectStore, Request, reading_by
 
 import parquet_bloom
-from parquet_bloom.errors import StaleIndexError
+from parquet_bloom.errors import DamagedFileError, StaleIndexError, StorageError, UnknownColumnError
+from parquet_bloom.keys import index as key_index
 from parquet_bloom.keys.locate import facts_of
+from parquet_bloom.options import limits
 
 ROWS, FILES = 400, 8
 IDS = np.random.default_rng(3).permutation(1 << 20)[: ROWS * FILES].reshape(FILES, ROWS)
@@ -117,3 +121,105 @@ def test_an_index_that_lies_on_a_store_is_asked_there(store: ObjectStore, tmp_pa
         key = int(IDS[6, 250])
         found = parquet_bloom.check(uri, f"id = {key}", index=store.uri("lake/index"))
     assert [v.row_group for v in found if not v.skipped] == [2]
+
+
+@pytest.fixture
+def index(store: ObjectStore, tmp_path: Path) -> str:
+    """The URI of an index of the objects, which lies beside them."""
+    with reading_by("obstore"):
+        parquet_bloom.build_index(store.uri("lake/data"), "id", store.uri("lake/index"))
+    return store.uri("lake/index")
+
+
+def requests_of_index(store: ObjectStore) -> list[str]:
+    """The names of the files of the index that were requested, sorted."""
+    return sorted(Path(r.path).name for r in store.wire.requests if "/index/" in r.path)
+
+
+@pytest.mark.parametrize("listing", [True, False])
+def test_each_file_of_an_index_is_one_request(listing: bool, store: ObjectStore, index: str) -> None:
+    """The first time: sizes stand in the manifest, so no request only says one. Then the manifest, and what is new."""
+    uri = store.uri("lake/data")
+    with reading_by("obstore"):
+        parquet_bloom.count(uri, "id = 1")  # obstore and pyarrow are known to read alike
+        store.wire.clear()
+        cold = parquet_bloom.check(uri, f"id = {IDS[3, 7]}", index=index, listing=listing)
+        names = requests_of_index(store)
+        assert names[1:] == ["files.parquet", "manifest.json"]
+        assert names[0].endswith("-00000.parquet")
+        assert cold.index_cost.requests == 3
+        sizes = [len(store.get(f"lake/{name}")) for name in store.names("lake") if name.startswith("index/")]
+        assert cold.index_cost.bytes_read <= sum(sizes)
+        store.wire.clear()
+        warm = parquet_bloom.check(uri, f"id = {IDS[6, 70]}", index=index, listing=listing)
+        assert requests_of_index(store) == ["manifest.json"]
+    for found, number in ((cold, 3), (warm, 6)):
+        kept = {Path(one.path.partition("?")[0]).name for one in found if not one.skipped}
+        assert kept == {f"{number}.parquet"}
+
+
+@pytest.mark.parametrize("listing", [True, False])
+def test_requests_that_need_no_other_are_sent_side_by_side(listing: bool, store: ObjectStore, index: str) -> None:
+    """Each of a round is answered when all of them are there."""
+    first = {"manifest.json", "LIST of data/" if listing else "LIST of data/_delta_log/"}
+    second = {"files.parquet", "part"} | ({"0.parquet", "versions"} if listing else set())
+    came = {name: threading.Event() for name in first | second}
+    alone: list[str] = []
+
+    def wait(request: Request) -> None:
+        name = Path(request.path).name
+        if request.kind == "LIST":
+            asked = parse_qs(request.query)
+            by_obstore = "max-keys" not in asked
+            name = "versions" if by_obstore else f"LIST of {asked['prefix'][0]}"
+        elif "/columns/" in request.path:
+            name = "part"
+        if name in came and not came[name].is_set():
+            came[name].set()
+            with_it = first if name in first else second
+            alone.extend(f"{name}, without {other}" for other in with_it if not came[other].wait(20))
+
+    with reading_by("obstore"):
+        parquet_bloom.count(store.uri("lake/data"), "id = 1")
+        store.wire.before = wait
+        try:
+            found = parquet_bloom.check(store.uri("lake/data"), f"id = {IDS[3, 7]}", index=index, listing=listing)
+        finally:
+            store.wire.before = None
+    assert alone == []
+    assert all(event.is_set() for event in came.values())
+    assert [one.row_group for one in found if not one.skipped] == [0]
+
+
+def test_one_request_at_a_time_is_enough(store: ObjectStore, index: str) -> None:
+    before = limits()
+    parquet_bloom.set_limits(concurrency=1)
+    try:
+        with reading_by("obstore"):
+            for listing in (True, False):
+                key_index._opened.clear()
+                found = parquet_bloom.check(
+                    store.uri("lake/data"), f"id IN ({IDS[3, 7]}, {IDS[5, 399]})", index=index, listing=listing
+                )
+                assert [one.row_group for one in found if not one.skipped] == [0, 3]
+    finally:
+        parquet_bloom.set_limits(concurrency=before.concurrency)
+
+
+def test_an_index_on_a_store_that_cannot_be_used_is_an_error(store: ObjectStore, index: str) -> None:
+    uri = store.uri("lake/data")
+    with reading_by("obstore"):
+        with pytest.raises(StorageError, match="nothing/manifest.json"):
+            parquet_bloom.check(uri, "id = 1", index=store.uri("lake/nothing"))
+        with pytest.raises(UnknownColumnError):
+            parquet_bloom.check(uri, "idd = 1", index=index)
+        key_index._opened.clear()
+        part = next(name for name in store.names("lake") if "/columns/" in name)
+        store.put(f"lake/{part}", store.get(f"lake/{part}")[:-9] + b"\0" * 9)
+        found = parquet_bloom.check(uri, f"id = {IDS[3, 7]}", index=index)
+        assert len([one for one in found if not one.skipped]) >= 1
+        assert "are not covered" not in found.notes[0]
+        assert found.notes[0].endswith("these are read as without an index")
+        store.put("lake/index/manifest.json", b"{}")
+        with pytest.raises(DamagedFileError):
+            parquet_bloom.check(uri, "id = 1", index=index)

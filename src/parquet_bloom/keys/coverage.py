@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -239,10 +239,16 @@ class Coverage:
         return StaleIndexError(self.index.path, reason)
 
 
-def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> Coverage:
+Versions = Callable[[Sequence[DataFile]], Mapping[str, StoreToken]]
+
+
+def coverage_of(
+    index: KeyIndex, found: ResolvedSource, proven: bool = True, versions: Versions = listed_versions
+) -> Coverage:
     """Find the files of a source in an index. Raises DamagedFileError, StorageError for a listing.
 
-    proven  False: the caller trusts that files which are not opened are those that were indexed
+    proven    False: the caller trusts that files which are not opened are those that were indexed
+    versions  of files of another storage, by path; some may be missing, and others may be there
     """
     proven = proven or found.has_log  # a table's files come from its log, and not from the index
     manifest, files = index.manifest, found.files
@@ -266,7 +272,7 @@ def coverage_of(index: KeyIndex, found: ResolvedSource, proven: bool = True) -> 
         if len(local):
             coverage.compare(local.tolist(), map(listing.local_tokens.__getitem__, numbers[local].tolist()))
         if len(far):
-            _compare_versions(coverage, far, listing.tokens)
+            _compare_versions(coverage, far, listing.tokens, versions)
     return coverage
 
 
@@ -294,16 +300,16 @@ def _by_name(index: KeyIndex, files: Sequence[DataFile]) -> tuple[Numbers, Numbe
     return np.array(positions, np.intp), np.array(numbers, np.intp)
 
 
-def _compare_versions(coverage: Coverage, places: Numbers, tokens: Sequence[Kept | None]) -> None:
+def _compare_versions(coverage: Coverage, places: Numbers, tokens: Sequence[Kept | None], versions: Versions) -> None:
     """Find out which files of another storage are the ones that were indexed, by their versions in a listing.
 
     places  of these files among the arrays
     tokens  of a listing of the index
     """
     files = [coverage.files[position] for position in coverage.positions[places].tolist()]
-    versions = listed_versions(files)
+    there = versions(files)
     for place, file, number in zip(places.tolist(), files, coverage.numbers[places].tolist(), strict=True):
-        version = versions.get(file.path)
+        version = there.get(file.path)
         facts = None if version is None else version.facts()
         coverage.is_sure[place] = proves(tokens[number], facts)
         coverage.is_known[place] = facts is None or coverage.is_sure[place]
@@ -330,9 +336,10 @@ def named_leaves(schema: SegmentSchema, log: Log, file: DataFile) -> tuple[Leaf,
 _NOT_PLAIN = re.compile("(^|/)[.]{0,2}(/|$)|\0")  # parts that are empty or dots
 
 
-def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
+def unlisted_files(where: CallSource, opened: Callable[[], KeyIndex]) -> ResolvedSource:
     """The files of an index that lie below the folders of a call. A table's log is read as always.
 
+    opened  gives the index, as soon as it is open
     Raises RequestError for what is no folder, StaleIndexError for an index of none of them, TableFormatError for a
     table's folder, DamagedFileError, StorageError.
     """
@@ -343,18 +350,18 @@ def unlisted_files(where: CallSource, index: KeyIndex) -> ResolvedSource:
     if not many or len(many) < len(several(where.paths)):
         raise RequestError("without a listing, folders must be named as texts")
     folders = []
-    found: list[Unlisted] = []
     for text in many:
         store, path = stores.locate(text)
         at = store.location(path.rstrip("/") or "/")
         if set(path) & GLOB or (store.is_local and not os.path.isdir(path)):
             raise RequestError(f"{at}: without a listing only folders can be named")
-        folders.append((at, [at]))
-        found.append(_unlisted(index, store, at))
-    if not any(one.files for one in found):
-        raise StaleIndexError(index.path, f"names no file below {folders[0][0]}; name the folder that was indexed")
+        folders.append((store, at))
     if not where.raw_files:
-        Tables(RAW_FILES).check_paths(folders)
+        Tables(RAW_FILES).check_paths([(at, [at]) for _, at in folders])
+    index = opened()
+    found = [_unlisted(index, store, at) for store, at in folders]
+    if not any(one.files for one in found):
+        raise StaleIndexError(index.path, f"names no file below {folders[0][1]}; name the folder that was indexed")
     if len(found) == 1:
         return resolved_files(found[0].files)
     files = {file.path: file for one in reversed(found) for file in one.files}

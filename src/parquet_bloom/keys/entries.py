@@ -34,10 +34,12 @@ from parquet_bloom.options import limits
 from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import opened_by_end
 
 U64 = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 SCHEMA = pa.schema([pa.field("hash", pa.int64(), False), pa.field("place", pa.int32(), False)])
+_WHOLE = 128 << 10  # bytes of a part that is fetched at once
 _GROUPS_AT_ONCE = 128  # row groups that a lookup of many keys decodes at a time: 50 MB
 
 
@@ -191,12 +193,18 @@ def part_of(source: OpenFile, rows: int) -> PartFile:
     return PartFile(rows, source.size, zlib.crc32(source.read(start, source.size - 8 - start)))
 
 
-def open_part(location: Location, said: PartFile) -> OpenFile:
-    """Open a file of the index. Raises DamagedFileError where it is not the one that the manifest speaks of."""
-    source = OpenFile(location)
+def open_part(location: Location, said: PartFile, whole: int) -> OpenFile:
+    """Open a file of the index. Raises DamagedFileError where it is not the one that the manifest speaks of.
+
+    whole  bytes of one that is fetched by the request that opens it, and stays in memory, on another storage
+    """
+    fetched = not location.is_local and said.size <= whole
+    source = OpenFile(opened_by_end(location, said.size) if fetched and said.size else location)
     try:
         if source.size != said.size:
             raise DamagedFileError(source.path, f"has {source.size:,} bytes, and {said.size:,} by the manifest")
+        if fetched:
+            source.prefetch([(0, source.size)])
         if part_of(source, said.rows) != said:
             raise DamagedFileError(source.path, "its footer is not the one that the manifest speaks of")
         outline = source.outline()
@@ -287,7 +295,7 @@ class Part:
     def __init__(self, location: Location, said: PartFile, places: int) -> None:
         """Raises FileError; DamagedFileError for what is not as the format has it."""
         self._places = places
-        self.source = open_part(location, said)
+        self.source = open_part(location, said, _WHOLE)
         try:
             self.low, self.high = self._bounds()
         except BaseException:

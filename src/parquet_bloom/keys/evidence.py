@@ -10,16 +10,19 @@ table files are recognised by their names alone, because a name in a table's log
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FileError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import (
     all_null_statistics,
     one_value_statistics,
@@ -27,12 +30,13 @@ from parquet_bloom.format.statistics import (
 )
 from parquet_bloom.keys.coverage import Coverage, FileGroup, Flags, coverage_of, named_leaves, unlisted_files
 from parquet_bloom.keys.entries import ranges
-from parquet_bloom.keys.index import KeyIndex, open_key_index
-from parquet_bloom.keys.manifest import Segment, SegmentColumn
+from parquet_bloom.keys.index import KeyIndex, begun, open_key_index
+from parquet_bloom.keys.manifest import Segment, SegmentColumn, SegmentSchema
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import (
     Bound,
     Element,
+    FirstFile,
     Interval,
     Members,
     Opaque,
@@ -44,12 +48,19 @@ from parquet_bloom.predicates.bind import (
     terms_of,
 )
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, probes_of, term_masks
-from parquet_bloom.predicates.tree import Path, Unknown
+from parquet_bloom.predicates.tree import Path, Predicate, Unknown
 from parquet_bloom.search.evidence import partition_value
 from parquet_bloom.search.index import Asking
 from parquet_bloom.search.log import BY_INDEX, Exclusion
 from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.storage.paths import DataFile, Partitions
+from parquet_bloom.storage.stores import listed_versions
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from parquet_bloom.search.options import Options
+    from parquet_bloom.storage.version_token import StoreToken
 
 
 class KeyEvidence:
@@ -60,13 +71,14 @@ class KeyEvidence:
     problems   parts of the index that cannot be used, in words: their columns are no evidence
     """
 
-    def __init__(self, index: KeyIndex, search: Asking, of_part: bool = False) -> None:
+    def __init__(self, asked: SearchedIndex, search: Asking, of_part: bool = False) -> None:
         """Raises StaleIndexError for an index of none of the files, unless they are a part of those it is used for."""
+        index = asked.index
         self._index, self._search = index, search
         self.problems: list[str] = []
         self._closed: dict[int, tuple[DataFile, int, Flags]] = {}  # of files that may be opened
         self.excluded = np.zeros(len(search.files), bool)
-        self._coverage = self._covered()
+        self._coverage = self._covered(asked)
         self.covered = self._coverage.covered
         if search.files and not self.problems and not of_part:
             self._coverage.refuse_none()
@@ -86,9 +98,9 @@ class KeyEvidence:
             except RequestError:
                 continue  # the search says what is wrong with the predicate
 
-    def _covered(self) -> Coverage:
+    def _covered(self, asked: SearchedIndex) -> Coverage:
         try:
-            return coverage_of(self._index, self._search.found, self._search.options.listing)
+            return asked.coverage(self._search.found, self._search.options)
         except FileError as error:  # of a listing; without it the index is no evidence for any file
             self._note(str(error))
             return Coverage(self._index)
@@ -129,27 +141,11 @@ class KeyEvidence:
         segment = self._index.manifest.segments[members.segment]
         schema = segment.schemas[members.schema]
         leaves = named_leaves(schema, search.log, first_file)
-        there = [
-            (number, leaves[at])
-            for number, at in schema.columns.items()
-            if leaves[at].path and segment.column(number) is not None
-        ]
-        own = [replace(leaf, index=i) for i, (_, leaf) in enumerate(there)]
-        columns = [number for number, _ in there]
-        indexed, keys = {leaf.path for leaf in own}, {key.path for key in search.keys}
-
-        def is_known(path: Path) -> bool:
-            # A name means the one leaf at or below it, among all of the file's leaves, indexed or not.
-            under = leaves_under(leaves, path)
-            return path in keys or (len(under) == 1 and under[0].path in indexed)
-
-        tree = known_parts(search.predicate_of(leaves), is_known, "the index knows nothing of this column")
-        if isinstance(tree, Unknown):
-            return
         first = search.first if search.first is not None and search.first.leaves else None
-        bound = bind(tree, Schema(tuple(own), search.keys, first, strict=False))
-        if not any(not isinstance(term, Opaque) and term.leaf.index >= 0 for term in terms_of(bound)):
+        known = _bound(search.predicate_of(leaves), segment, schema, leaves, search.keys, first)
+        if known is None:
             return
+        bound, columns = known
         listing = self._index.listing(segment)
         numbers = members.numbers
         whole = len(numbers) == len(listing) and (numbers == np.arange(len(numbers))).all()
@@ -209,10 +205,9 @@ class KeyEvidence:
 
     def _admitted(self, term: Term, segment: Segment, column: SegmentColumn) -> Flags | None:
         """The places that may hold one of a term's literals: bool[places]; None where they cannot be sought."""
-        probes = probes_of(term, unknown_statistics(1), 0, self._search.options.range_values)
-        if probes is None:
+        hashes = _hashes(term, self._search.options.range_values)
+        if hashes is None:
             return None
-        hashes = np.array([RULE.hash_value(plain) for plain in probes], np.uint64)
         admitted = np.zeros(segment.places, bool)
         try:
             admitted[self._index.find(segment, column, hashes)[1]] = True
@@ -222,22 +217,123 @@ class KeyEvidence:
         return admitted
 
 
-@dataclass(frozen=True, slots=True)
-class SearchedIndex:
-    """A key index as search.index.Index has it."""
+def _bound(
+    predicate: Predicate,
+    segment: Segment,
+    schema: SegmentSchema,
+    leaves: Sequence[Leaf],
+    keys: tuple[Leaf, ...] = (),
+    first: FirstFile | None = None,
+) -> tuple[Bound, list[int]] | None:
+    """A predicate over the indexed columns of a schema's files; all its other parts may give anything.
 
-    index: KeyIndex
-    of_part: bool
+    leaves   of the schema, under the names of the source
+    keys     of the folders' names
+    returns  also the number of each column, in the order of the leaves that it is bound to; None where the index knows
+             nothing of it
+    Raises RequestError.
+    """
+    there = [
+        (number, leaves[at])
+        for number, at in schema.columns.items()
+        if leaves[at].path and segment.column(number) is not None
+    ]
+    own = [replace(leaf, index=i) for i, (_, leaf) in enumerate(there)]
+    indexed, folders = {leaf.path for leaf in own}, {key.path for key in keys}
+
+    def is_known(path: Path) -> bool:
+        # A name means the one leaf at or below it, among all of the file's leaves, indexed or not.
+        under = leaves_under(leaves, path)
+        return path in folders or (len(under) == 1 and under[0].path in indexed)
+
+    tree = known_parts(predicate, is_known, "the index knows nothing of this column")
+    if isinstance(tree, Unknown):
+        return None
+    bound = bind(tree, Schema(tuple(own), keys, first, strict=False))
+    if not any(not isinstance(term, Opaque) and term.leaf.index >= 0 for term in terms_of(bound)):
+        return None
+    return bound, [number for number, _ in there]
+
+
+def _hashes(term: Term, range_values: int) -> NDArray[np.uint64] | None:
+    """The hashes of a term's literals, as entries have them; None where it has none that can be sought."""
+    probes = probes_of(term, unknown_statistics(1), 0, range_values)
+    return None if probes is None else np.array([RULE.hash_value(plain) for plain in probes], np.uint64)
+
+
+# --- an index as search has it --------------------------------------------------------------------
+#
+# On a store each request takes its time, so what does not depend on another one is sent beside it:
+#
+#    manifest                  | the source's listing, or looks for tables
+#    listings, lookups (begin) | the first file, versions of the files (expect)
+#    evidence: takes what was begun, if it asks for the very same
+
+
+class SearchedIndex:
+    """A key index as search.index.Index has it.
+
+    predicate, range_values  that it is going to be asked; None: not known yet
+    """
+
+    def __init__(
+        self, where: PathLike, of_part: bool = False, predicate: Predicate | None = None, range_values: int = 0
+    ) -> None:
+        """Open it; of one on a store `index` raises the errors. Raises as keys.index.open_key_index."""
+        self._of_part, self._predicate, self._range_values = of_part, predicate, range_values
+        self._versions: tuple[ResolvedSource, Future[dict[str, StoreToken]]] | None = None
+        is_ahead = predicate is not None and "://" in os.fspath(where)
+        self._opening = begun(partial(self._open, where)) if is_ahead else None
+        self._opened = None if is_ahead else open_key_index(where)
+
+    def _open(self, where: PathLike) -> KeyIndex:
+        index = open_key_index(where)
+        if index.is_remote:
+            index.begin(self._expected(index))
+        return index
+
+    @property
+    def index(self) -> KeyIndex:
+        """The index. Raises as keys.index.open_key_index."""
+        if self._opened is None:
+            assert self._opening is not None
+            self._opened = self._opening.result()
+        return self._opened
+
+    def _expected(self, index: KeyIndex) -> Iterator[tuple[Segment, SegmentColumn, NDArray[np.uint64]]]:
+        """The lookups of the predicate, as far as they can be known before a file is opened."""
+        for segment in index.manifest.segments:
+            if not segment.schemas:
+                continue
+            try:
+                known = _bound(cast(Predicate, self._predicate), segment, segment.schemas[0], segment.schemas[0].leaves)
+            except RequestError:
+                continue  # the search says what is wrong with the predicate
+            for term in () if known is None else terms_of(known[0]):
+                if known is None or not isinstance(term, Members | Interval | Element):
+                    continue
+                hashes, column = _hashes(term, self._range_values), segment.column(known[1][term.leaf.index])
+                if hashes is not None and len(hashes) and column is not None:
+                    yield segment, column, hashes
 
     def files(self, where: CallSource) -> ResolvedSource:
         """The files of a call as the index names them."""
-        return unlisted_files(where, self.index)
+        return unlisted_files(where, lambda: self.index)
+
+    def expect(self, found: ResolvedSource, options: Options) -> None:
+        """As search.index.Index has it."""
+        index = self.index
+        far = not found.has_log and any(not file.is_local for file in found.files[:1])
+        if self._opening is not None and index.is_remote and options.listing and far:
+            self._versions = found, begun(partial(listed_versions, found.files))
+
+    def coverage(self, found: ResolvedSource, options: Options) -> Coverage:
+        """The files of a source that it knows. Raises DamagedFileError, StorageError for a listing."""
+        versions = self._versions
+        if versions is None or versions[0] is not found:
+            return coverage_of(self.index, found, options.listing)
+        return coverage_of(self.index, found, options.listing, lambda _: versions[1].result())
 
     def evidence(self, search: Asking) -> KeyEvidence:
         """The evidence on all files of a search."""
-        return KeyEvidence(self.index, search, self.of_part)
-
-
-def searched_index(where: PathLike, of_part: bool = False) -> SearchedIndex:
-    """Open an index for searches, as search.index.key_index has it. Raises as keys.index.open_key_index."""
-    return SearchedIndex(open_key_index(where), of_part)
+        return KeyEvidence(self, search, self._of_part)

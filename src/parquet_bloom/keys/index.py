@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,30 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+R = TypeVar("R")
+_Wanted = tuple[str, int, bytes]  # a segment's id, a column's number, hashes
+_Entries = tuple[NDArray[np.intp], NDArray[np.int32]]
 _OPEN_INDEXES = 8
 _OPEN_PARTS = 32  # of one index: each has a descriptor
+
+
+def begun(work: Callable[[], R]) -> Future[R]:
+    """Begin work in a thread of its own, which may wait for requests; those of storage.remote wait for nothing."""
+    from concurrent.futures import Future  # for those alone who ask other storages
+
+    future: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="parquet-bloom-index", daemon=True).start()
+    return future
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +85,11 @@ class KeyIndex:
         self._cost = NO_COST
         self._listings: dict[str, Listing] = {}
         self._parts: OrderedDict[str, Part] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of these; nothing is read with it
+        self._locks: dict[str, threading.Lock] = {}  # of each file: one thread at a time reads it
+        self._begun: dict[_Wanted, Future[_Entries]] = {}  # lookups that may be asked for
         self._store, path = Stores().locate(os.fspath(where))
+        self.is_remote = not self._store.is_local
         self._path = path.rstrip("/")
         self.path = str(self._store.location(self._path))
         with OpenFile(self.location(NAME)) as source:
@@ -78,7 +104,9 @@ class KeyIndex:
         """Let go of its files; the next question opens them again."""
         with self._lock:
             while self._parts:
-                self._forget()
+                _, part = self._parts.popitem()
+                self._count(part.source)
+                part.close()
             while self._listings:
                 _, listing = self._listings.popitem()
                 self._count(listing.source)
@@ -90,6 +118,7 @@ class KeyIndex:
             for source in (one.source for kind in (self._listings, self._parts) for one in kind.values()):
                 self._count(source)
             found, self._cost = self._cost, NO_COST
+            self._begun.clear()
         return found
 
     def _count(self, source: OpenFile) -> None:
@@ -130,19 +159,41 @@ class KeyIndex:
 
     def listing(self, segment: Segment) -> Listing:
         """The places of a segment. Raises DamagedFileError, StorageError."""
-        with self._lock:
-            found = self._listings.get(segment.id)
-            if found is None:
-                found = self._listings[segment.id] = Listing(self.location(segment.listing_name), segment)
-            return found
+        found = self._listings.get(segment.id)
+        if found is None:
+            with self._lock_of(segment.id):
+                found = self._listings.get(segment.id)
+                if found is None:
+                    found = self._listings[segment.id] = Listing(self.location(segment.listing_name), segment)
+        return found
 
-    def find(self, segment: Segment, column: SegmentColumn, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    def _lock_of(self, name: str) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(name, threading.Lock())
+
+    def begin(self, wanted: Iterable[tuple[Segment, SegmentColumn, U64]]) -> None:
+        """Begin in threads to read listings, and to find values as `find` does: of an index on a store."""
+        missing = [segment for segment in self.manifest.segments if segment.id not in self._listings]
+        for segment in missing:
+            begun(partial(self.listing, segment))
+        for segment, column, hashes in islice(wanted, _OPEN_PARTS):
+            self._begun[segment.id, column.number, hashes.tobytes()] = begun(
+                partial(self._sought, segment, column, hashes)
+            )
+
+    def find(self, segment: Segment, column: SegmentColumn, hashes: U64) -> _Entries:
         """The places that may hold values.
 
         hashes   XXH64 of each: uint64[n], in any order
         returns  for each pair the number of the hash, and the place
         Raises DamagedFileError, StorageError.
         """
+        known = self._begun.pop((segment.id, column.number, hashes.tobytes()), None) if self._begun else None
+        if known is not None and known.exception() is None:
+            return known.result()
+        return self._sought(segment, column, hashes)
+
+    def _sought(self, segment: Segment, column: SegmentColumn, hashes: U64) -> _Entries:
         wanted, number_of = np.unique(prefixes(hashes, column.bits), return_inverse=True)
         pairs = list(self._find(segment, column, wanted))
         numbers = np.concatenate([np.empty(0, np.intp), *(one for one, _ in pairs)])
@@ -166,7 +217,8 @@ class KeyIndex:
             first, stop = np.searchsorted(partition_of, [partition, partition + 1]).tolist()
             if not column.parts[partition].rows:
                 continue
-            with self._lock:
+            self._make_room()
+            with self._lock_of(segment.part_name(column.number, partition)):
                 numbers, places = self._part(segment, column, partition).find(wanted[first:stop])
             yield numbers + first, places
 
@@ -180,24 +232,30 @@ class KeyIndex:
         shift = column.bits - column.partition_bits
         for partition in range(low >> shift, min((stop - 1 >> shift) + 1, len(column.parts))):
             if column.parts[partition].rows:
-                with self._lock:
+                self._make_room()
+                with self._lock_of(segment.part_name(column.number, partition)):
                     part = self._part(segment, column, partition)
                 yield from part.between(low, stop)
 
     def _part(self, segment: Segment, column: SegmentColumn, partition: int) -> Part:
+        """A part, with its lock."""
         name = segment.part_name(column.number, partition)
-        part = self._parts.get(name)
-        if part is None:
-            while len(self._parts) >= _OPEN_PARTS:
-                self._forget()
-            part = self._parts[name] = Part(self.location(name), column.parts[partition], segment.places)
-        self._parts.move_to_end(name)
+        part = self._parts.get(name) or Part(self.location(name), column.parts[partition], segment.places)
+        with self._lock:
+            self._parts[name] = part
+            self._parts.move_to_end(name)
         return part
 
-    def _forget(self) -> None:
-        _, part = self._parts.popitem(last=False)
-        self._count(part.source)
-        part.close()
+    def _make_room(self) -> None:
+        """Close parts where too many are open: those used longest ago, and by no thread at this moment."""
+        with self._lock:
+            for name in list(self._parts)[: max(0, len(self._parts) - _OPEN_PARTS + 1)]:
+                lock = self._locks[name]
+                if lock.acquire(blocking=False):
+                    part = self._parts.pop(name)
+                    self._count(part.source)
+                    part.close()
+                    lock.release()
 
 
 _opened: OrderedDict[str, KeyIndex] = OrderedDict()

@@ -187,10 +187,8 @@ class Listing:
     def __init__(self, location: Location, segment: Segment) -> None:
         """Raises DamagedFileError, StorageError."""
         self._segment = segment
-        self.source = open_part(location, segment.listing)
+        self.source = open_part(location, segment.listing, _WHOLE)
         try:
-            if self.source.is_remote and self.source.size <= _WHOLE:
-                self.source.prefetch([(0, self.source.size)])
             self._read_files()
         except BaseException:
             self.source.close()

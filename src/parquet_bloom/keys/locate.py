@@ -26,8 +26,8 @@ from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.format.values import type_of
-from parquet_bloom.keys.coverage import Coverage, coverage_of, named_leaves
-from parquet_bloom.keys.evidence import searched_index
+from parquet_bloom.keys.coverage import Coverage, named_leaves
+from parquet_bloom.keys.evidence import SearchedIndex
 from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.options import PathLike, refuse_unknown
 from parquet_bloom.predicates.tree import And
@@ -111,11 +111,13 @@ def locate(
     refuse_unknown("locate", options, SearchOptions)
     wanted = _distinct(keys)
     how = Options.of(options)
-    asked = None if index is None else searched_index(index)
+    asked = None if index is None else SearchedIndex(index, False, And(()))
     where = source_of(source, filesystem, options)
     found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, asked)
     found.raise_failed()
     search = Search(found, And(()), how)
+    if asked is not None:
+        asked.expect(found, how)
     if any(key.path == split_path(column) for key in search.keys):
         raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
     first = _first_leaf(search, column)
@@ -125,7 +127,7 @@ def locate(
     left: Sequence[DataFile] = found.files
     if asked is not None and found.files:
         opened = asked.index
-        coverage = coverage_of(opened, found, how.listing)
+        coverage = asked.coverage(found, how)
         coverage.refuse_none()
         indexed = _indexed(opened, coverage, search, first, casts, facts)
         places += indexed[0]

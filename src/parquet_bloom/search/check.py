@@ -447,7 +447,7 @@ def check(
     """
     refuse_unknown("check", options, SearchOptions)
     how, predicate = Options.of(options), as_predicate(predicate)
-    opened_index = None if index is None else key_index(index)
+    opened_index = None if index is None else key_index(index, False, predicate, how)
     where = source_of(source, filesystem, options)
     found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, opened_index)
     search = Search(found, predicate, how, index=opened_index)

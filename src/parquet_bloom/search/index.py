@@ -103,6 +103,9 @@ class Index(Protocol):
     def files(self, where: CallSource) -> ResolvedSource:
         """The files of a call as the index names them, without a listing."""
 
+    def expect(self, found: ResolvedSource, options: Options) -> None:
+        """Get ready for a search over files, where that saves time. Raises as key_index, where it is not open yet."""
+
     def evidence(self, search: Asking) -> Evidence:
         """Ask it about all files of a search. Raises StaleIndexError for an index of none of them (key_index)."""
 
@@ -134,10 +137,14 @@ def closed_groups(evidence: Evidence, file: DataFile, version_token: object, n: 
     return None if found is None or len(found) != n else found
 
 
-def key_index(where: Any, of_part: bool = False) -> Index:
+def key_index(
+    where: Any, of_part: bool = False, predicate: Predicate | None = None, options: Options | None = None
+) -> Index:
     """Open a key index.
 
-    of_part  it is asked about some files of many, and may be of the others
+    of_part             it is asked about some files of many, and may be of the others
+    predicate, options  that it is going to be asked with: one on a store is opened and read in threads while its caller
+                        looks for files, and `expect` raises the errors
     Raises StorageError, DamagedFileError; RequestError for another kind.
     """
     if not is_key_index(where):
@@ -146,5 +153,5 @@ def key_index(where: Any, of_part: bool = False) -> Index:
             f"{shown}: no key index ({MANIFEST} is not in it); a zone index is for functions that read rows"
         )
     [where] = several(where)
-    opened = importlib.import_module("parquet_bloom.keys.evidence").searched_index  # a room above this one
-    return cast(Index, opened(where, of_part))
+    opened = importlib.import_module("parquet_bloom.keys.evidence").SearchedIndex  # a room above this one
+    return cast(Index, opened(where, of_part, predicate, 0 if options is None else options.range_values))

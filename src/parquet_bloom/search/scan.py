@@ -33,7 +33,7 @@ from parquet_bloom.search.check import (
     verdicts_of,
 )
 from parquet_bloom.search.fetched import FilePart
-from parquet_bloom.search.index import Index, unlisted
+from parquet_bloom.search.index import key_index, unlisted
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
@@ -126,7 +126,7 @@ class Scan:
     """Files, a predicate over them, and the row groups that can hold rows for it. Searches on first use.
 
     Arguments as read_table has them; decide_true is for those who count: filters are asked too where their "no"
-    would show that all rows of a row group match. key_index is one that was opened.
+    would show that all rows of a row group match. index is the name of a key index.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Scan:
         *,
         filesystem: Any = None,
         decide_true: bool = False,
-        key_index: Index | None = None,
+        index: Any = None,
         **options: Unpack[SearchOptions],
     ) -> None:
         refuse_unknown(type(self).__name__, options, SearchOptions)
@@ -145,8 +145,9 @@ class Scan:
         tree = And(()) if predicate is None else as_predicate(predicate)
         self.progress = how.progress
         where = source_of(source, filesystem, options)
-        found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, key_index)
-        self._search = Search(found, tree, how, index=key_index)
+        asked = None if index is None else key_index(index, False, tree, how)
+        found = where.resolve(refuses=RAW_FILES) if how.listing else unlisted(where, asked)
+        self._search = Search(found, tree, how, index=asked)
         found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()

@@ -120,6 +120,8 @@ class Search:
         self.opened: dict[int, OpenFile] = {}
         self._spare_bytes = _KEPT_BYTES
         self._index = index
+        if index is not None:
+            index.expect(found, options)
         self.evidence: Evidence | None = None
 
     def of(self, files: Sequence[DataFile]) -> Search:

@@ -170,10 +170,10 @@ class Bucket:
         self._given_up = True
         logger.info("objects are opened by pyarrow, with two requests each: %s", reason)
 
-    def open(self, at: Location) -> ObjectFile:
-        """Open an object by its end. Raises FileNotFoundError, RefusedError."""
+    def open(self, at: Location, tail: int = TAIL) -> ObjectFile:
+        """Open an object by so many bytes of its end. Raises FileNotFoundError, RefusedError."""
         try:
-            told, data = self._end(key_of(at)) if self._knows_suffixes else self._head(key_of(at))
+            told, data = self._end(key_of(at), tail) if self._knows_suffixes else self._head(key_of(at))
         except WrongAnswerError:
             if not self._knows_suffixes:
                 raise
@@ -188,10 +188,10 @@ class Bucket:
         self.works = True
         return ObjectFile(self, at, told, data)
 
-    def _end(self, key: str) -> tuple[StoreToken, bytes]:
+    def _end(self, key: str, tail: int) -> tuple[StoreToken, bytes]:
         """The version and the last bytes."""
-        told, data, start = self._get(key, {"range": {"suffix": TAIL}}, TAIL)
-        if start != max(0, told.size - TAIL) or start + len(data) != told.size:
+        told, data, start = self._get(key, {"range": {"suffix": tail}}, tail)
+        if start != max(0, told.size - tail) or start + len(data) != told.size:
             raise WrongAnswerError
         return told, data
 
@@ -474,6 +474,15 @@ def object_at(at: Location, version: StoreToken) -> Location:
     if bucket is None or not bucket.works:
         return at
     return replace(at, opened=[ObjectFile(bucket, at, version)])
+
+
+def object_by_end(at: Location, tail: int) -> Location:
+    """The same location, with the object open already by more of its end than usual, where obstore reads it."""
+    bucket = None if at.opened else bucket_of(at)
+    if bucket is not None and bucket.works:
+        with suppress(RefusedError, FileNotFoundError):  # opening it in the usual way says what is wrong
+            return replace(at, opened=[bucket.open(at, tail)])
+    return at
 
 
 def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -253,17 +254,25 @@ class _Search:
         """kind  the answer of `kinds`, if there is one."""
         versions: dict[str, StoreToken] = {}
         is_pattern = bool(set(path) & GLOB)
+        listed: list[tuple[str, bool]] = []
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
             opening = submit(open_remote, store.location(path))
+            # A name without an end of a file's is a folder's, most likely: S3 lists it while it is opened.
+            is_s3 = store.filesystem.type_name == "s3"
+            is_folder = is_s3 and not path.lower().endswith(SUFFIXES)
+            listing = submit(store.list_folder, path, True, versions) if is_folder else None
             if self._tables is not None:
                 self._tables.ask_above(store.location(path))
             try:
                 opened = opening.result()
             except Exception as error:
                 # S3 says so where there is no such object; other errors it would only repeat.
-                asked = store.filesystem.type_name != "s3" or isinstance(error, FileNotFoundError)
-                [kind] = store.kinds([path]) if asked else [True]
+                asked = not is_s3 or isinstance(error, FileNotFoundError)
+                if asked and listing is not None:
+                    with suppress(StorageError):
+                        listed = listing.result()
+                [kind] = [False] if listed else store.kinds([path]) if asked else [True]
                 if kind is True:
                     raise storage_error(store.location(path), error) from error
             else:
@@ -275,7 +284,7 @@ class _Search:
             raise kind
         if kind is False:
             folder = path.rstrip("/")
-            entries = store.list_folder(folder, True, versions)
+            entries = listed or store.list_folder(folder, True, versions)
             self._listed(store, folder, entries, True)
             names = [name for name, is_file in entries if is_file and is_data(name.removeprefix(folder).strip("/"))]
             return [self._of_version(store, name, folder, versions) for name in names]

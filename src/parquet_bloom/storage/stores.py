@@ -292,6 +292,15 @@ def at_version(at: Location, version: object) -> Location:
     return at
 
 
+def opened_by_end(at: Location, length: int) -> Location:
+    """The same location; one that is open, with its last `length` bytes, where one request brings more than usual."""
+    if _is_object(at):
+        from parquet_bloom.storage.object_reader import object_by_end  # for those alone who read objects
+
+        return object_by_end(at, length)
+    return at
+
+
 def still_at_version(at: Location, version: object) -> Location:
     """The same location; one that is open, without its end, if a request shows that it still has this version.
 
