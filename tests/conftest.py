@@ -29,6 +29,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 
 # Spark's programs end here before Java's second compiler and its parallel collector pay: half of a session's start.
+# Without these options, as users start it: spark/test_unactivated.py, and `.ci/bare spark`.
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

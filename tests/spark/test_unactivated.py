@@ -49,8 +49,7 @@ def data(tmp_path: Path) -> tuple[Path, int]:
 
 def environment(first: Path, **more: str) -> dict[str, str]:
     """That of a shell in which `first` is the python3 of PATH, and nothing names another."""
-    usual = {name: value for name, value in os.environ.items()
-             if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL")) or name.endswith("_OPTS")}  # fmt: skip
+    usual = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL"))}
     path = os.pathsep.join([str(first.parent), usual["PATH"]])
     return {**usual, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
