@@ -5,7 +5,8 @@
 
 A version's number proves nothing: a table that was made again at the same place has the same numbers. Tokens are those
 of storage.version_token that prove equal bytes. So nothing is kept on storages without such tokens (NFS, HDFS), or of a
-log that was written in the last tenth of a second.
+log that was written in the last tenth of a second. Of Iceberg the metadata that the catalog names are read each time,
+and are a part of the proof.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Source: Iceberg table spec, "Manifests", "Sequence Number Inheritance".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, TypeVar
@@ -223,7 +223,7 @@ class Entries:
     equality_deletes: list[Entry]
 
 
-def read_entries(snapshot: Snapshot, io: FileIO, table: str) -> Entries:
+def read_manifests(manifests: Sequence[ManifestFile], io: FileIO, table: str) -> Entries:
     """Read all manifests of a snapshot. Raises TableFormatError for what this version does not know."""
     found = Entries([], [], [])
     kinds = {
@@ -231,7 +231,6 @@ def read_entries(snapshot: Snapshot, io: FileIO, table: str) -> Entries:
         DataFileContent.POSITION_DELETES: found.position_deletes,
         DataFileContent.EQUALITY_DELETES: found.equality_deletes,
     }
-    manifests = manifests_of(snapshot, io)
     if any(manifest.key_metadata for manifest in manifests):
         raise TableFormatError(table, "has encrypted manifests, which cannot be read")
     for entries in side_by_side(lambda manifest: list(entries_of(manifest, io)), manifests):

@@ -75,6 +75,24 @@ class Files:
         self.roots.check([at])
         return at
 
+    def of_log(self, path: str) -> Location:
+        """The location of a file of the log itself, which need not be on the storage of the data. Raises as `check`."""
+        at = self._location(path)
+        self.roots.check([at])
+        return at
+
+    def has_storages_of(self, other: Files) -> bool:
+        """Whether all storages that another one opened are the same ones here, and as trusted."""
+        if self._trusted != other._trusted:
+            return False
+        for key, theirs in other._opened.items():
+            if key not in self._opened:
+                self._opened[key] = self._open(key, f"{key[0]}://{key[1]}")
+            mine = self._opened[key]
+            if mine is not theirs and (mine is None or theirs is None or not mine.equals(theirs)):
+                return False
+        return True
+
     def check(self, path: str, writing: bool) -> None:
         """Raise TableFormatError unless a file of the log may be opened, or written."""
         at = self._location(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.manifest import FileFormat
@@ -17,9 +17,11 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import History, Version, filter_commit
+from parquet_bloom.source.kept import KeptStates, Proof, proof_of
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, location_beside
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.iceberg.catalogs import (
     find_catalog,
     refresh,
@@ -30,7 +32,7 @@ from parquet_bloom.tables.iceberg.catalogs import (
 )
 from parquet_bloom.tables.iceberg.commits import commit, commit_modes_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
-from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
+from parquet_bloom.tables.iceberg.entries import Entries, Entry, manifests_of, read_manifests
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
@@ -91,6 +93,42 @@ def open_table(name: str, version: str | None, access: TableAccess) -> IcebergTa
     return IcebergTable(shown, version, log, access)
 
 
+_FILES_WEIGH = 4  # times as much as those of a Delta table: pyiceberg's records are kept too
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A snapshot that was read.
+
+    files      of the call that read it
+    manifests, tokens  of its manifests, as `tokens_of` has them
+    deletes    the files that say which rows are deleted
+    """
+
+    snapshot: Snapshot
+    files: Files
+    manifests: list[Location]
+    tokens: Proof
+    deletes: list[Location]
+
+    def holds(self, files: Files) -> bool:
+        """Whether it is what a call with these files would read. Raises TableFormatError for a file that it may not."""
+        if not files.has_storages_of(self.files) or tokens_of(self.manifests) != self.tokens:
+            return False
+        files.roots.check([*self.manifests, *self.deletes, *self.snapshot.files])  # by the links of now
+        return True
+
+
+# Metadata and the list of manifests are compared each time; so are manifests here. On a store each would cost the
+# request that reading it costs: their names are in the list, and a log uses a name once.
+_SNAPSHOTS: KeptStates[_Kept] = KeptStates()
+
+
+def tokens_of(manifests: Sequence[Location]) -> Proof | None:
+    """Tokens of manifests on this machine, () on others; None where there is no proof."""
+    return proof_of(manifests) if manifests and manifests[0].is_local else ()
+
+
 class IcebergTable:
     """See source.snapshot.Table."""
 
@@ -109,8 +147,36 @@ class IcebergTable:
         with translated_errors(self._name):
             found = snapshot_of(self._log, self._version, self._name)
             files = Files.of(self._log, self._name, self._access)
-            entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
-            return _Reading(self._name, self._log, found, self._version is not None, files).snapshot(entries)
+            return self._kept_or_read(found, files) if found else self._of_entries(None, files, Entries([], [], []))
+
+    def _of_entries(self, found: IcebergSnapshot | None, files: Files, entries: Entries) -> Snapshot:
+        return _Reading(self._name, self._log, found, self._version is not None, files).snapshot(entries)
+
+    def _kept_or_read(self, found: IcebergSnapshot, files: Files) -> Snapshot:
+        """A snapshot as it was read before, if all that it was read from is proved to be the same; else read now."""
+        at = files.of_log(found.manifest_list)
+        access = self._access
+        key = (
+            self._name,
+            self._version,
+            access.allow_roots,
+            access.force,
+            tuple(sorted((access.properties or {}).items())),
+        )
+        listed = proof_of([at])
+        proof = (self._log.metadata_location, self._log.metadata, found, *listed) if listed is not None else None
+        if proof is not None and (kept := _SNAPSHOTS.find(key, store_of(at), proof)) is not None and kept.holds(files):
+            return kept.snapshot
+        manifests = manifests_of(found, self._log.io)
+        places = [files.of_log(one.manifest_path) for one in manifests]
+        tokens = tokens_of(places)
+        entries = read_manifests(manifests, self._log.io, self._name)
+        snapshot = self._of_entries(found, files, entries)
+        deletes = [files.of_log(one.path) for one in (*entries.position_deletes, *entries.equality_deletes)]
+        if proof is not None and tokens is not None:
+            weight = _FILES_WEIGH * (len(entries.data) + len(deletes))
+            _SNAPSHOTS.keep(key, store_of(at), proof, weight, _Kept(snapshot, files, places, tokens, deletes))
+        return snapshot
 
     def history(self, snapshot: Snapshot) -> History:
         """When the files came, by sequence numbers, and the snapshots of ours that have not expired."""
