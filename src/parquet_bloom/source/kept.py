@@ -23,7 +23,8 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.store import Store
 
-_MOST_FILES = 100_000  # of all states together; one has 1.5 kB a file
+_MOST_FILES = 100_000  # of all states together
+BYTES_A_FILE = 1500  # of a state
 _MOST_STATES = 8
 _MOST_TOKENS = 64  # files of a log on a store; each costs a request
 

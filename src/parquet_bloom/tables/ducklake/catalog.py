@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError, parameter
 from parquet_bloom.format.literals import read_instant
+from parquet_bloom.source.kept import Proof
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots, no_plain_path
 from parquet_bloom.storage.display import without_secret
@@ -25,7 +26,13 @@ from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.store import Store, near_names
 from parquet_bloom.storage.stores import Stores
-from parquet_bloom.tables.ducklake.databases import Database, DuckDatabase, SQLiteDatabase, first_bytes
+from parquet_bloom.tables.ducklake.databases import (
+    Database,
+    DuckDatabase,
+    SQLiteDatabase,
+    first_bytes,
+    proof_of_database,
+)
 
 VERSION = "1.0"
 LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"  # a row at a snapshot, given twice
@@ -63,6 +70,10 @@ class Catalog:
 
     path: str
     is_sqlite: bool
+
+    def proof(self) -> Proof | None:
+        """Equal ones prove that the catalog says the same; None where there is no proof."""
+        return proof_of_database(self.path, self.is_sqlite)
 
     @contextmanager
     def reading(self) -> Iterator[Queries]:
@@ -225,6 +236,7 @@ class Folders:
     store  of data_path; the files of a table lie on one
     base   data_path on it
     roots  below which the files of the table may lie
+    words  the arguments of `of` that the catalog and the user gave
     """
 
     data: str
@@ -232,6 +244,7 @@ class Folders:
     store: Store
     base: str
     roots: Roots = field(repr=False)
+    words: tuple[str, bool, tuple[tuple[str | None, bool], ...]]
 
     @classmethod
     def of(
@@ -245,6 +258,7 @@ class Folders:
         steps    (path, whether it is relative) of schema and table
         Raises TableFormatError for a data_path that no catalog may have; StorageError, and RequestError for a user's.
         """
+        words = data, by_user, steps
         stores = Stores()
         roots = Roots(name, access, stores)
         is_uri = "://" in data
@@ -264,7 +278,11 @@ class Folders:
         table = data
         for path, relative in steps:
             table = _closed((table if relative else "") + (path or "")) if path else table
-        return cls(data, table, store, base, roots)
+        return cls(data, table, store, base, roots, words)
+
+    def again(self, name: str, access: TableAccess) -> Folders:
+        """The same for another call, which may have other rights. Raises as `of`."""
+        return Folders.of(name, *self.words, access)
 
     def full(self, path: str, relative: bool) -> str:
         """A path of a file, written in full."""

@@ -27,6 +27,8 @@ from parquet_bloom.extras import to_install
 from parquet_bloom.format.literals import spelled
 from parquet_bloom.format.schema import quoted
 from parquet_bloom.options import limits
+from parquet_bloom.source.kept import Proof
+from parquet_bloom.storage.version_token import Kept, LocalToken
 
 _WAIT = 30  # seconds for another program's transaction in an SQLite file, and for ours in a DuckDB file
 # One statement reads its tables once; for each byte of the file there are so many more.
@@ -163,6 +165,7 @@ class SQLiteDatabase:
 # --- DuckDB -------------------------------------------------------------------------------------
 
 _ATTACHED = "lake"
+_DUCKDB_LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _SCHEMA = "database_name = ? AND schema_name = 'main' AND table_name = ?"
 
 
@@ -197,7 +200,7 @@ class DuckDatabase:
         self._seconds, self._rows = _SECONDS + size * _SECONDS_PER_BYTE, _ROWS + size
 
     def _opened(self, path: str, write: bool) -> tuple[Any, str]:
-        files = [path + end for end in ("", ".wal", ".wal.checkpoint", ".wal.recovery")]
+        files = [path + end for end in ("", *_DUCKDB_LOGS)]
         connection = confined(self.folder, files)
         import duckdb
 
@@ -319,6 +322,36 @@ def _bounded(path: str, rows: list[Any], most: int) -> list[tuple[Any, ...]]:
     if len(rows) > most:
         raise TableFormatError(path, f"a query gave more than {most:,} rows")
     return [tuple(row) for row in rows]
+
+
+def proof_of_database(path: str, is_sqlite: bool) -> Proof | None:
+    """Version tokens of a catalog's files: equal ones prove that it says the same. None where there is no proof.
+
+    A snapshot's number proves nothing, as much changes without a new one: files that take the place of others, options
+    of the catalog, snapshots that expire; and a catalog that was made again has the same numbers. Nor is there a proof
+    while this process has the file open: DuckDB may then know of commits that no file has.
+    """
+    if not hasattr(os, "O_PATH"):
+        return None
+    found: list[Kept | None] = []
+    for end in ("", "-wal", "-journal") if is_sqlite else ("", *_DUCKDB_LOGS):
+        try:
+            file = os.open(path + end, os.O_PATH | os.O_CLOEXEC)  # closing such a one leaves the locks of others
+        except FileNotFoundError:
+            found.append(None)
+            continue
+        except OSError:
+            return None
+        try:
+            is_empty = os.fstat(file).st_size == 0  # a log that a reader makes, and that says nothing
+            token = None if is_empty else LocalToken.of(os.fstat(file)).lasting(file, False)
+        finally:
+            os.close(file)
+        if (token is None and not is_empty) or (token is not None and end == "-journal"):
+            return None  # which a journal undoes, another file may say
+        found.append(token)
+    with opening:
+        return None if found[0] is None or _descriptor(path) is not None else tuple(found)
 
 
 def _bytes(path: str, log: str) -> int:

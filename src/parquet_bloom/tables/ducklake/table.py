@@ -25,12 +25,13 @@ from parquet_bloom.errors import (
 from parquet_bloom.format.literals import read_instant
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.source.history import History
+from parquet_bloom.source.kept import BYTES_A_FILE, KeptStates
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside, location_beside
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.stores import LOCAL, store_of
 from parquet_bloom.tables.ducklake.catalog import FLAG, LIVE, NUMBER, TEXT, Catalog, Folders, Queries, catalog_of
-from parquet_bloom.tables.ducklake.reading import Entry, Reader, TableRow
+from parquet_bloom.tables.ducklake.reading import Entry, FileDeletes, Reader, TableRow
 
 # --- commit ---------------------------------------------------------------------------------------
 #
@@ -170,6 +171,27 @@ def open_ducklake(name: str, version: str | None, access: TableAccess = ORDINARY
 
 
 @dataclass(frozen=True, slots=True)
+class _KeptSnapshot:
+    """A snapshot that was read; folders: of the call that read it."""
+
+    snapshot: Snapshot
+    folders: Folders
+
+    def holds(self, table: DuckLakeTable) -> bool:
+        """Whether another call may have it. Raises TableFormatError for a file that lies elsewhere by now, by links."""
+        folders = self.folders.again(table.name, table.access)
+        if not folders.store.same(self.folders.store):
+            return False
+        files = [file for file in self.snapshot.files if file.stored]
+        deletes = [file.deletes for file in files if isinstance(file.deletes, FileDeletes)]
+        folders.roots.check([*files, *(one.location for all_of_one in deletes for one in all_of_one.files)])
+        return True
+
+
+_SNAPSHOTS: KeptStates[_KeptSnapshot] = KeptStates()
+
+
+@dataclass(frozen=True, slots=True)
 class DuckLakeTable:
     """A table of a DuckLake catalog, at one version or at the latest."""
 
@@ -182,8 +204,19 @@ class DuckLakeTable:
 
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the catalog in one transaction. Raises StorageError, TableFormatError."""
+        access = self.access.allow_roots, self.access.force
+        key = self.name, os.getcwd(), self.version, self.data_path, stored_only, *access
+        proof = self.catalog.proof()
+        if proof is not None and (kept := _SNAPSHOTS.find(key, LOCAL, proof)) is not None and kept.holds(self):
+            return kept.snapshot
         with self.catalog.reading() as queries:
-            return Reader(queries, self._row(queries, self._snapshot_id(queries))).snapshot(stored_only)
+            row = self._row(queries, self._snapshot_id(queries))
+            snapshot = Reader(queries, row).snapshot(stored_only)
+        if proof is not None:
+            inlined = sum(file.size for file in snapshot.files if not file.stored)  # bytes in memory
+            weight = len(snapshot.files) + inlined // BYTES_A_FILE
+            _SNAPSHOTS.keep(key, LOCAL, proof, weight, _KeptSnapshot(snapshot, row.folders))
+        return snapshot
 
     def history(self, snapshot: Snapshot) -> History:
         """Nothing: a commit of ours leaves no sign in the catalog, and merged files have the snapshot of the oldest."""

@@ -1,0 +1,243 @@
+"""Snapshots of DuckLake tables that a process keeps: equal to a fresh read, whatever changed in the catalog."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support.ducklake_tables import Lake, fill, live_rows
+
+import parquet_bloom
+from parquet_bloom.errors import RequestError, TableFormatError
+from parquet_bloom.source.kept import KeptStates
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.tables.ducklake import table as module
+from parquet_bloom.tables.ducklake.table import open_ducklake
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """No test begins with another's tables."""
+    module._SNAPSHOTS.clear()
+    yield
+    module._SNAPSHOTS.clear()
+
+
+@pytest.fixture(params=["duckdb", "sqlite"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    made = Lake(tmp_path, request.param == "sqlite")
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The snapshots that are read of a catalog."""
+    found: list[int] = []
+
+    class Noting(module.Reader):
+        def snapshot(self, stored_only: bool) -> Snapshot:
+            found.append(self._table.snapshot)
+            return super().snapshot(stored_only)
+
+    monkeypatch.setattr(module, "Reader", Noting)
+    return found
+
+
+def settled(lake: Lake) -> Lake:
+    """Close the catalog, and wait until a change can be told from the next one."""
+    lake.release()
+    time.sleep(0.12)
+    return lake
+
+
+def read(lake: Lake, version: str | None = None) -> Snapshot:
+    return open_ducklake(lake.name(), version).snapshot()
+
+
+def ids(lake: Lake, version: str | None = None) -> list[int]:
+    return sorted(row["id"] for row in live_rows(read(lake, version)))
+
+
+def as_text(snapshot: Snapshot) -> list[Any]:
+    """All that a snapshot says."""
+    leaves = [(field.name,) for field in snapshot.fields]
+    return [snapshot.version, snapshot.fields] + [
+        (
+            file.path, file.shown, file.rows, file.size, dict(file.constants), sorted(file.doubtful), file.entry,
+            [file.bounds.get(leaf) for leaf in leaves], file.deletes and file.deletes.positions().tolist(),
+        )
+        for file in snapshot.files
+    ]  # fmt: skip
+
+
+def test_a_catalog_that_did_not_change_is_read_once(lake: Lake, plans: list[int]) -> None:
+    """Rows that it holds itself, added files and deletes among the others."""
+    fill(lake)
+    settled(lake)
+    last = lake.snapshots()[-1]
+    settled(lake)
+    for _ in range(3):
+        assert len(ids(lake)) == 101
+    assert parquet_bloom.count(f"ducklake:{lake.name()}", "id = 1000") == 1
+    assert plans == [last]
+    for _ in range(2):
+        assert len(ids(lake, str(last - 1))) == 100
+    assert plans == [last, last - 1]
+    assert parquet_bloom.inspect(f"ducklake:{lake.name()}").files, "without the rows in memory"
+    assert plans == [last, last - 1, last]
+    lake.sql("INSERT INTO t SELECT 2000 + i, 'x' FROM range(20) r(i)")
+    settled(lake)
+    for _ in range(2):
+        assert len(ids(lake)) == 121
+    assert plans[3:] == [last + 1]
+
+
+def test_a_catalog_of_this_moment_is_not_kept(lake: Lake, plans: list[int]) -> None:
+    lake.sql("CREATE TABLE t (id BIGINT)", "INSERT INTO t VALUES (1)")
+    lake.release()
+    for _ in range(2):
+        assert ids(lake) == [1]
+    assert len(plans) == 2
+
+
+def files(lake: Lake, first: int) -> None:
+    lake.sql("CREATE TABLE t (id BIGINT)", "CALL lake.set_option('data_inlining_row_limit', 0)")
+    for n in range(3):
+        lake.sql(f"INSERT INTO t VALUES ({first + n})")
+
+
+def test_what_changes_without_a_snapshot_is_seen(lake: Lake) -> None:
+    """A commit of ours, which gives rows other files; files that are merged; snapshots that expire."""
+    files(lake, 0)
+    settled(lake)
+    before = read(lake)
+    assert as_text(read(lake)) == as_text(before)
+    parquet_bloom.add_filters(f"ducklake:{lake.name()}", columns=["id"])
+    now = read(lake)
+    assert now.version == before.version
+    assert {file.path for file in now.files}.isdisjoint(file.path for file in before.files)
+    assert ids(lake) == [0, 1, 2]
+    settled(lake)
+    assert ids(lake) == [0, 1, 2]
+    first = lake.snapshots()[-2]
+    settled(lake)
+    assert ids(lake, str(first)) == [0, 1]
+    lake.sql("CALL ducklake_merge_adjacent_files('lake')")
+    lake.release()
+    assert ids(lake) == [0, 1, 2]
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{first}])")
+    lake.release()
+    with pytest.raises(RequestError, match="no snapshot"):
+        read(lake, str(first))
+
+
+def test_a_catalog_that_was_made_again_is_another_one(tmp_path: Path, lake: Lake) -> None:
+    """At the same place, with the same numbers."""
+    files(lake, 0)
+    settled(lake)
+    was = read(lake)
+    assert ids(lake) == [0, 1, 2]
+    lake.catalog.unlink()
+    shutil.rmtree(lake.data)
+    files(lake, 50)
+    settled(lake)
+    for _ in range(2):
+        assert read(lake).version == was.version
+        assert ids(lake) == [50, 51, 52]
+        time.sleep(0.12)
+
+
+WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode = wal")
+connection.execute("PRAGMA wal_autocheckpoint = 0")
+for line in sys.stdin:
+    connection.execute(line)
+    print("done", flush=True)
+"""
+
+
+def test_a_commit_that_is_in_sqlites_log_alone_is_seen(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, True)
+    files(lake, 0)
+    settled(lake)
+    gone = "data_file_id = (SELECT min(data_file_id) FROM ducklake_data_file WHERE end_snapshot IS NULL)"
+    main = None
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, lake.catalog], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        for left in (2, 1):
+            writer.stdin.write(f"UPDATE ducklake_data_file SET end_snapshot = begin_snapshot WHERE {gone}\n")
+            writer.stdin.flush()
+            assert writer.stdout.readline() == "done\n"
+            assert main in (None, lake.catalog.stat().st_mtime_ns), "it is in the log"
+            for _ in range(2):
+                assert len(ids(lake)) == left
+                time.sleep(0.12)
+            main = lake.catalog.stat().st_mtime_ns
+        writer.stdin.close()
+    lake.release()
+
+
+def test_while_this_process_has_the_catalog_open_nothing_is_taken_as_known(tmp_path: Path, plans: list[int]) -> None:
+    lake = Lake(tmp_path, False)
+    files(lake, 0)
+    settled(lake)
+    assert ids(lake) == ids(lake) == [0, 1, 2]
+    assert len(plans) == 1
+    with duckdb.connect(str(lake.catalog)) as mine:
+        mine.execute("BEGIN")
+        mine.execute("UPDATE ducklake_data_file SET end_snapshot = begin_snapshot WHERE data_file_id = 0")
+        mine.execute("COMMIT")
+        time.sleep(0.12)
+        for _ in range(2):
+            assert len(ids(lake)) == 2
+    assert len(plans) == 3
+
+
+def test_links_and_rights_are_looked_at_by_each_call(tmp_path: Path, lake: Lake) -> None:
+    files(lake, 0)
+    settled(lake)
+    place = Path(read(lake).files[0].path)
+    shutil.move(place, tmp_path / "outside.parquet")
+    place.symlink_to(tmp_path / "outside.parquet")
+    for _ in range(2):
+        with pytest.raises(TableFormatError, match="outside of"):
+            read(lake)
+        assert parquet_bloom.count(f"ducklake:{lake.name()}", allow_roots=tmp_path) == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kept_snapshot_is_a_fresh_one(lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = random.Random(seed)
+    lake.sql("CREATE TABLE t (id BIGINT, k VARCHAR)")
+    for round_ in range(4):
+        lake.sql(
+            rng.choice([
+                f"INSERT INTO t SELECT {round_} * 100 + i, 'a' || i % 2 FROM range({rng.choice([3, 60])}) r(i)",
+                f"DELETE FROM t WHERE id % {rng.randint(2, 5)} = 0",
+                f"UPDATE t SET k = 'u' WHERE id % {rng.randint(2, 5)} = 1",
+                "CALL ducklake_merge_adjacent_files('lake')",
+                "ALTER TABLE t SET PARTITIONED BY (k)",
+            ])
+        )  # fmt: skip
+        versions = lake.snapshots()[1:]
+        settled(lake)
+        for version in rng.choices([None, *map(str, versions)], k=3):
+            found = [as_text(read(lake, version)) for _ in range(2)]
+            with monkeypatch.context() as nothing_kept:
+                nothing_kept.setattr(module, "_SNAPSHOTS", KeptStates())
+                wanted = as_text(read(lake, version))
+            assert found == [wanted, wanted]
