@@ -1,6 +1,8 @@
 """A key index against `check` without one, and DuckDB, in one run: python benchmarks/key_index.py [FILES] [FOLDER]
 
-With --many MILLIONS it locates 100,000 keys among so many million, in 100 row groups a million.
+With --many MILLIONS it locates 100,000 keys among so many million, in 100 row groups a million. With --simulated
+ROW_GROUPS it writes an index of so many, 10 a file and 10 keys in each, of which two files are there, and prints what a
+lookup takes and the memory of its process.
 
 Makes FILES local files of 10 row groups and 1,000 rows each (kept in FOLDER for the next run), random INT64 ids without
 filters and with them, builds an index, and asks for one key at a time. Prints medians and ratios; sizes are exact.
@@ -11,10 +13,14 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,9 +28,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquet_bloom
+from parquet_bloom.filters.content import Content
+from parquet_bloom.format.statistics import ColumnStatistics
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.entries import Packing, sorted_once, write_part
-from parquet_bloom.keys.manifest import place_bits_of
+from parquet_bloom.keys.listing import ListedFile, write_listing
+from parquet_bloom.keys.manifest import SegmentColumn, bits_of, from_json, partition_bits_of, place_bits_of, to_json
 
 TURNS = 7
 KEYS = 1000  # that are located, half of them absent
@@ -83,6 +92,103 @@ def many(base: Path, millions: int) -> None:
     )
 
 
+# --- an index without its data --------------------------------------------------------------------
+
+
+def simulate(base: Path, row_groups: int) -> int:
+    """Write an index of files that are not there, but for the first and the one of a key, which is returned."""
+    keys_of_group, groups_of_file = 10, 10
+    files = row_groups // groups_of_file
+    shutil.rmtree(base, ignore_errors=True)
+    (base / "data").mkdir(parents=True)
+    (base / "template").mkdir()
+    ids = np.random.default_rng(5).integers(0, 1 << 62, row_groups * keys_of_group)
+    own = keys_of_group * groups_of_file
+    for number in (0, files // 2):
+        table = pa.table({"id": ids[number * own : (number + 1) * own]})
+        for folder in ("data", "template"):
+            path = base / folder / f"{number:06}.parquet"
+            pq.write_table(table, path, row_group_size=keys_of_group, use_dictionary=False)
+    parquet_bloom.build_index(base / "template", "id", base / "index")
+    manifest = from_json((base / "index/manifest.json").read_bytes(), base)
+    [segment] = manifest.segments
+    leaf = segment.schemas[0].leaves[0]
+    lower, upper = (f(ids.reshape(row_groups, keys_of_group), axis=1) for f in (np.min, np.max))
+    flags = np.ones(groups_of_file, bool)
+    listed = []
+    for number in range(files):
+        part = slice(number * groups_of_file, (number + 1) * groups_of_file)
+        known = ColumnStatistics(~flags, flags, flags, lower[part], upper[part], flags, flags)
+        rows = np.full(groups_of_file, keys_of_group)
+        token = {
+            "device": 1,
+            "inode": number + 7,
+            "size": 1000,
+            "mtime_ns": 10**18 + number,
+            "ctime_ns": 10**18 + number,
+        }
+        content = Content(rows.tolist(), [number] * groups_of_file, token)
+        listed.append(ListedFile(f"{number:06}.parquet", 0, rows, {0: rows}, {0: known}, {0: content}))
+    listing = write_listing(str(base / "index" / segment.listing_name), listed, {0: leaf})
+    bits = bits_of(len(ids), row_groups, 0.05)
+    packing = Packing(bits, place_bits_of(row_groups), partition_bits_of(len(ids), bits))
+    hashes = hash_array(pa.array(ids))
+    places = np.arange(len(ids), dtype=np.uint64) // np.uint64(keys_of_group)
+    packed = (hashes >> np.uint64(64 - bits) << np.uint64(packing.place_bits)) | places
+    packed.sort()
+    cuts = packing.cuts(packed)
+    parts = tuple(
+        write_part(str(base / "index" / segment.part_name(0, at)), packed[start:stop], packing)
+        for at, (start, stop) in enumerate(pairwise(cuts))
+    )
+    column = SegmentColumn(0, bits, packing.partition_bits, parts)
+    new = replace(segment, files=files, places=row_groups, rows=len(ids), listing=listing, columns=(column,))
+    whole = replace(manifest, root=str(base / "data"), segments=(new,))
+    (base / "index/manifest.json").write_bytes(to_json(whole))
+    return int(ids[files // 2 * own + 57])
+
+
+def rss() -> float:
+    """MB of this process's memory."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def look_up(base: Path, key: int) -> None:
+    """Look a key up in an index, warm; in a process of its own."""
+    for number in (0, 1):  # what a process that asks has loaded
+        pq.ParquetFile(next((base / "data").iterdir())).read()
+        parquet_bloom.check(base / "template", f"id = {key + number}", index=base / "small")
+        parquet_bloom.read_table(base / "template", f"id = {key + number}", index=base / "small")
+        parquet_bloom.locate(base / "template", "id", [key], base / "small")
+    before = rss()
+    source, index = base / "data", base / "index"
+    calls: dict[str, Callable[[], Any]] = {
+        "check": lambda: parquet_bloom.check(source, f"id = {key}", index=index, listing=False),
+        "read_table": lambda: parquet_bloom.read_table(source, f"id = {key}", index=index, listing=False),
+        "locate": lambda: parquet_bloom.locate(source, "id", [key], index, listing=False),
+    }
+    begun = time.process_time()
+    calls["check"]()
+    print(f"the first question {1000 * (time.process_time() - begun):.0f} ms of processor time")
+    for name, call in calls.items():
+        took = processor(call)
+        print(
+            f"{name:11} {took:7.1f} ms, warm; {rss() - before:.0f} MB above a process that asked a small index"
+        )
+
+
+def processor(work: Callable[[], object], turns: int = TURNS) -> float:
+    """Milliseconds of processor time of a call, warm: the median of some."""
+    work()
+    took = []
+    for _ in range(turns):
+        begun = time.process_time()
+        work()
+        took.append(time.process_time() - begun)
+    return 1000 * statistics.median(took)
+
+
 def everywhere(base: Path, row_groups: int) -> float:
     """Bits an entry of an index of ten values, each of which is in all row groups."""
     column = pa.array([f"value {n}" for n in range(10)])
@@ -96,6 +202,17 @@ def main() -> None:
     if sys.argv[1:2] == ["--many"]:
         millions = int(sys.argv[2]) if len(sys.argv) > 2 else 100
         many(Path(f"/tmp/parquet-bloom-key-index-{millions}-million"), millions)
+        return
+    if sys.argv[1:2] == ["--simulated"]:
+        row_groups = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
+        base = Path(f"/tmp/parquet-bloom-key-index-simulated-{row_groups}")
+        key = simulate(base, row_groups)
+        parquet_bloom.build_index(base / "template", "id", base / "small")
+        subprocess.run([sys.executable, __file__, "--asked", str(base), str(key)], check=True)
+        shutil.rmtree(base)
+        return
+    if sys.argv[1:2] == ["--asked"]:
+        look_up(Path(sys.argv[2]), int(sys.argv[3]))
         return
     files = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     base = Path(sys.argv[2] if len(sys.argv) > 2 else f"/tmp/parquet-bloom-key-index-{files}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ import parquet_bloom
 from keys.key_indexes import manifest_of, rows_of, same_rows
 from parquet_bloom.errors import DamagedFileError, RequestError
 from parquet_bloom.keys.build import build_index
+from parquet_bloom.keys.update import update_index
 from parquet_bloom.predicates.tree import Compare, Contains, IsIn
 from parquet_bloom.search import together
 
@@ -268,6 +270,53 @@ def test_files_between_excluded_ones_keep_their_order(listing: bool, tmp_path: P
         calls: list[Any] = []
         parquet_bloom.check(data, f"id = {n}", index=index, listing=listing, progress=calls.append)
         assert [one.path for one in calls] == paths
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_and_or_in_over_folders_and_segments(seed: int, tmp_path: Path) -> None:
+    """By brute force: parts of an AND leave few places, others leave many; each folder and segment for itself."""
+    rng = Random(seed)
+    data, index = tmp_path / "data", tmp_path / "index"
+    rows: dict[str, list[dict[str, Any]]] = {}
+
+    def write(number: int) -> None:
+        path = data / f"p={number % 3}/{number:02}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = [
+            {"a": rng.choice([None, *range(40)]), "b": f"t{rng.randrange(25)}", "c": rng.randrange(1000)}
+            for _ in range(24)
+        ]
+        pq.write_table(pa.Table.from_pylist(own), path, row_group_size=rng.choice([4, 8, 24]))
+        rows[str(path)] = own
+
+    for number in range(9):
+        write(number)
+    build_index(data, ["a", "b"], index)
+    for number in range(9, 15):
+        write(number)
+    update_index(index, data)
+    questions: list[tuple[str, Callable[[dict[str, Any], int], bool]]] = [
+        ("a = 7 AND b = 't3'", lambda r, p: r["a"] == 7 and r["b"] == "t3"),
+        ("a IN (1, 2, 3) AND b IN ('t1', 't2') AND p = 1",
+         lambda r, p: r["a"] in (1, 2, 3) and r["b"] in ("t1", "t2") and p == 1),
+        ("a = 5 OR b = 't9'", lambda r, p: r["a"] == 5 or r["b"] == "t9"),
+        ("a = 5 AND (b = 't9' OR b = 't8')", lambda r, p: r["a"] == 5 and r["b"] in ("t8", "t9")),
+        ("a IS NULL AND b = 't4'", lambda r, p: r["a"] is None and r["b"] == "t4"),
+        ("a IS NOT DISTINCT FROM 12 AND NOT b = 't4'", lambda r, p: r["a"] == 12 and r["b"] != "t4"),
+        ("a BETWEEN 10 AND 12 AND c < 500", lambda r, p: r["a"] in (10, 11, 12) and r["c"] < 500),
+        ("NOT a = 3 AND p = 2 AND b = 't0'", lambda r, p: r["a"] not in (3, None) and p == 2 and r["b"] == "t0"),
+        ("a = 100 AND b = 't1'", lambda r, p: False),
+        ("c = 77 AND a = 9", lambda r, p: r["c"] == 77 and r["a"] == 9),
+    ]  # fmt: skip
+    for text, is_wanted in questions:
+        wanted = sum(is_wanted(r, int(path.split("p=")[1][0])) for path, own in rows.items() for r in own)
+        for listing in (True, False):
+            assert parquet_bloom.count(data, text, index=index, listing=listing) == wanted, text
+        kept = parquet_bloom.check(data, text, index=index)
+        plain = parquet_bloom.check(data, text)
+        assert {(v.path, v.row_group) for v in kept if not v.skipped} <= {
+            (v.path, v.row_group) for v in plain if not v.skipped
+        }
 
 
 def test_polars_and_keys(data: Path, tmp_path: Path) -> None:

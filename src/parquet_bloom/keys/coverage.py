@@ -12,7 +12,6 @@ so such a file is read as without an index. An index opens no file by a name of 
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -138,10 +137,10 @@ class Coverage:
     def _schemas(self) -> Numbers:
         """The schema of each file, as its segment numbers them: intp[n]."""
         found = np.zeros(len(self.numbers), np.intp)
-        for number in np.unique(self.segments).tolist():
+        for number, segment in enumerate(self.index.manifest.segments):
             own = self.segments == number
-            listing = self.index.listing(self.index.manifest.segments[number])
-            found[own] = listing.schema[self.numbers[own]]
+            if len(segment.schemas) > 1 and own.any():
+                found[own] = self.index.listing(segment).schema[self.numbers[own]]
         return found
 
     def is_same(self, at: int, version_token: object) -> bool:
@@ -156,7 +155,8 @@ class Coverage:
         listing = self.index.listing(self.index.manifest.segments[int(self.segments[at])])
         if isinstance(version_token, LocalToken):
             path = self.files[int(self.positions[at])].path
-            return listing.local_tokens[number] == self.facts(version_token, path)
+            [kept] = listing.local_tokens(self.numbers[at : at + 1])
+            return kept == self.facts(version_token, path)
         return isinstance(version_token, StoreToken) and proves(listing.tokens[number], version_token.facts())
 
     def groups(self, some: Flags, said: Callable[[DataFile], object] | None = None) -> list[FileGroup]:
@@ -178,7 +178,10 @@ class Coverage:
                 # A table's file may have columns of names of its own, which the log tells.
                 own.append(words.setdefault((getattr(file, "fields", ()), said(file)), len(words)))
             codes = codes * len(words) + np.array(own, np.intp)
-        first, kind = np.unique(codes, return_index=True, return_inverse=True)[1:]
+        if codes.min() == codes.max():
+            first, kind = np.zeros(1, np.intp), np.zeros(0, np.intp)
+        else:
+            first, kind = np.unique(codes, return_index=True, return_inverse=True)[1:]
         found = []
         for number, one in enumerate(first.tolist()):
             own_at = at if len(first) == 1 else at[kind == number]
@@ -252,8 +255,12 @@ def coverage_of(
     """
     proven = proven or found.has_log  # a table's files come from its log, and not from the index
     manifest, files = index.manifest, found.files
-    positions, numbers = _by_name(index, files)
-    segments, numbers = index.segment_of(numbers)
+    kept = index.unlisted
+    if kept is not None and kept.found is found:  # these names are the index's own
+        positions, segments, numbers = np.arange(len(files)), kept.segments, kept.numbers
+    else:
+        positions, numbers = _by_name(index, files)
+        segments, numbers = index.segment_of(numbers)
     trusted = np.full(len(positions), not proven)
     coverage = Coverage(index, files, positions, segments, numbers, trusted, trusted.copy())
     if found.has_log:
@@ -270,7 +277,7 @@ def coverage_of(
         listing = index.listing(manifest.segments[number])
         local, far = np.flatnonzero(own & here), np.flatnonzero(own & ~here)
         if len(local):
-            coverage.compare(local.tolist(), map(listing.local_tokens.__getitem__, numbers[local].tolist()))
+            coverage.compare(local.tolist(), listing.local_tokens(numbers[local]))
         if len(far):
             _compare_versions(coverage, far, listing.tokens, versions)
     return coverage
@@ -278,9 +285,6 @@ def coverage_of(
 
 def _by_name(index: KeyIndex, files: Sequence[DataFile]) -> tuple[Numbers, Numbers]:
     """The files whose names an index has: their positions, ascending, and their numbers among all of its files."""
-    kept = index.unlisted
-    if kept is not None and len(kept.files) == len(files) and all(map(operator.is_, kept.files, files)):
-        return np.arange(len(files)), kept.numbers  # these names are the index's own
     names, root = index.names, index.manifest.root
     start, cut = root + "/", len(root) + 1
     real: dict[str, str] = {}
@@ -360,11 +364,11 @@ def unlisted_files(where: CallSource, opened: Callable[[], KeyIndex]) -> Resolve
         Tables(RAW_FILES).check_paths([(at, [at]) for _, at in folders])
     index = opened()
     found = [_unlisted(index, store, at) for store, at in folders]
-    if not any(one.files for one in found):
+    if not any(one.found.files for one in found):
         raise StaleIndexError(index.path, f"names no file below {folders[0][1]}; name the folder that was indexed")
     if len(found) == 1:
-        return resolved_files(found[0].files)
-    files = {file.path: file for one in reversed(found) for file in one.files}
+        return found[0].found
+    files = {file.path: file for one in reversed(found) for file in one.found.files}
     return resolved_files([files[name] for name in sorted(files)])
 
 
@@ -382,8 +386,8 @@ def _unlisted(index: KeyIndex, store: Store, folder: Location) -> Unlisted:
     }
     if not linked:
         return found
-    files = [one for one in found.files if one.relative.rpartition("/")[0] not in linked]
-    return replace(found, files=files)
+    files = [one for one in found.found.files if one.relative.rpartition("/")[0] not in linked]
+    return replace(found, found=resolved_files(files))
 
 
 def _named_below(index: KeyIndex, store: Store, folder: Location, own: str) -> Unlisted:
@@ -393,14 +397,15 @@ def _named_below(index: KeyIndex, store: Store, folder: Location, own: str) -> U
     """
     root, base, start = index.manifest.root + "/", folder.path.rstrip("/") + "/", own + "/"
     files: dict[str, tuple[DataFile, int]] = {}
-    for name, number in index.names.items():
+    for name, number in index.named():  # no dict of them, which would take as much memory as their files
         whole = name if name.startswith("/") or "://" in name else root + name  # as keys.plan.name_of has it
         below = whole[len(start) :]
         if name and whole.startswith(start) and is_data(below) and not _NOT_PLAIN.search(below):
             at = store.location(base + below)
-            file = DataFile(at.path, at.filesystem, at.shown, [], below, partitions_of(below))
-            files.setdefault(at.path, (file, number))
+            relative = name if name == below else below  # a million of them: one text, not two
+            file = DataFile(at.path, at.filesystem, at.shown, [], relative, partitions_of(below))
+            files[at.path] = file, number
     ordered = [files[path] for path in sorted(files)]
     inside = frozenset(file.relative.rpartition("/")[0] for file, _ in ordered)
-    numbers = np.array([number for _, number in ordered], np.intp)
-    return Unlisted((own, folder.path), [file for file, _ in ordered], numbers, inside)
+    segments, numbers = index.segment_of(np.array([number for _, number in ordered], np.intp))
+    return Unlisted((own, folder.path), resolved_files([file for file, _ in ordered]), segments, numbers, inside)

@@ -34,6 +34,7 @@ from parquet_bloom.keys.index import KeyIndex, begun, open_key_index
 from parquet_bloom.keys.manifest import Segment, SegmentColumn, SegmentSchema
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import (
+    AllOf,
     Bound,
     Element,
     FirstFile,
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     from parquet_bloom.storage.version_token import StoreToken
 
 
+Places = NDArray[np.intp]
+
+
 class KeyEvidence:
     """The answers of a key index on the files of one search.
 
@@ -76,6 +80,7 @@ class KeyEvidence:
         index = asked.index
         self._index, self._search = index, search
         self.problems: list[str] = []
+        self._sought: dict[tuple[str, int, bytes], Places | None] = {}
         self._closed: dict[int, tuple[DataFile, int, Flags]] = {}  # of files that may be opened
         self.excluded = np.zeros(len(search.files), bool)
         self._coverage = self._covered(asked)
@@ -106,12 +111,17 @@ class KeyEvidence:
             return Coverage(self._index)
 
     @cached_property
+    def _open_ids(self) -> frozenset[int]:
+        return frozenset(id(self._search.files[at]) for at in np.flatnonzero(~self.excluded).tolist())
+
+    @cached_property
     def _excluded_ids(self) -> frozenset[int]:
         return frozenset(id(self._search.files[at]) for at in np.flatnonzero(self.excluded).tolist())
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """As search.index.Evidence has it."""
-        return BY_INDEX if id(file) in self._excluded_ids else None
+        # Mostly a few files are left, and only these are asked for.
+        return BY_INDEX if id(file) not in self._open_ids and id(file) in self._excluded_ids else None
 
     def closed(self, file: DataFile, version_token: object) -> Flags | None:
         """As search.index.Evidence has it. Of files that are excluded it knows the first one alone."""
@@ -147,22 +157,39 @@ class KeyEvidence:
             return
         bound, columns = known
         listing = self._index.listing(segment)
-        numbers = members.numbers
+        numbers, places = members.numbers, self._candidates(bound, segment, columns)
         whole = len(numbers) == len(listing) and (numbers == np.arange(len(numbers))).all()
         counts = listing.first[numbers + 1] - listing.first[numbers]
-        ends = np.cumsum(counts)
-        places = None if whole else ranges(listing.first[numbers], counts)
+        if places is None and not whole:
+            places = np.sort(ranges(listing.first[numbers], counts))
         outcomes = self._outcomes(bound, segment, columns, first_file.partitions, places)
-        outcomes &= np.uint8(search.log.outcome(first_file))
-        closed = (outcomes & TRUE) == 0
-        falls = np.logical_and.reduceat(closed, ends - counts) & members.is_sure
+        left = np.flatnonzero(outcomes & np.uint8(search.log.outcome(first_file)) & TRUE)
+        left = left if places is None else places[left]
+        n_open = _in_each_file(left, listing.first)[numbers]
+        falls = (n_open == 0) & members.is_sure
         self.excluded[members.positions[falls]] = True
-        some = np.logical_or.reduceat(closed, ends - counts) & ~falls
+        some = (n_open < counts) & ~falls
         if members.positions[0] == 0:  # the first file is opened in any case, for its columns
             some[0] |= falls[0]
         for i in np.flatnonzero(some).tolist():
-            file = search.files[int(members.positions[i])]
-            self._closed[id(file)] = file, int(members.at[i]), closed[ends[i] - counts[i] : ends[i]]
+            file, start = search.files[int(members.positions[i])], int(listing.first[numbers[i]])
+            closed = np.ones(int(counts[i]), bool)
+            own = slice(*np.searchsorted(left, [start, start + len(closed)]).tolist())
+            closed[left[own] - start] = False
+            self._closed[id(file)] = file, int(members.at[i]), closed
+
+    def _candidates(self, bound: Bound, segment: Segment, columns: Sequence[int]) -> Places | None:
+        """The places outside of which some part of an AND cannot be TRUE; None where no part says that.
+
+        Mostly these are a few of a million, and all other evidence is asked about them alone.
+        """
+        found = None
+        for term in bound.parts if isinstance(bound, AllOf) else [bound]:
+            if isinstance(term, Members | Interval | Element) and term.leaf.index >= 0:
+                places = self._admitted(term, segment, columns[term.leaf.index])
+                if places is not None:
+                    found = places if found is None else np.intersect1d(found, places, assume_unique=True)
+        return found
 
     def _outcomes(
         self,
@@ -170,9 +197,9 @@ class KeyEvidence:
         segment: Segment,
         columns: Sequence[int],
         partitions: Partitions,
-        places: NDArray[np.int64] | None,
+        places: Places | None,
     ) -> Masks:
-        """The outcomes of a predicate in places of a segment; None: in all of them."""
+        """The outcomes of a predicate in places of a segment, ascending; None: in all of them."""
         nan = self._search.options.nan
         n = segment.places if places is None else len(places)
         masks = []
@@ -187,34 +214,48 @@ class KeyEvidence:
                 masks.append(self._term(term, segment, columns[term.leaf.index], places))
         return combine(bound, masks, n)
 
-    def _term(self, term: Term, segment: Segment, number: int, places: NDArray[np.int64] | None) -> Masks:
+    def _term(self, term: Term, segment: Segment, number: int, places: Places | None) -> Masks:
         assert not isinstance(term, Opaque)
         statistics = self._index.listing(segment).statistics(number, term.leaf)
         if places is not None:
             statistics = statistics.taken(places)
         mask = term_masks(term, statistics, self._search.options.nan)
-        column = segment.column(number)
-        if column is None or not isinstance(term, Members | Interval | Element):
+        if not isinstance(term, Members | Interval | Element):
             return mask
-        admitted = self._admitted(term, segment, column)
-        if admitted is None:
+        found = self._admitted(term, segment, number)
+        if found is None:
             return mask
-        if places is not None:
-            admitted = admitted[places]
+        if places is None:
+            admitted = np.zeros(segment.places, bool)
+            admitted[found] = True
+        else:
+            admitted = np.isin(places, found, assume_unique=True)
         return np.where(admitted, mask, denied(term, mask)).astype(np.uint8)
 
-    def _admitted(self, term: Term, segment: Segment, column: SegmentColumn) -> Flags | None:
-        """The places that may hold one of a term's literals: bool[places]; None where they cannot be sought."""
-        hashes = _hashes(term, self._search.options.range_values)
-        if hashes is None:
+    def _admitted(self, term: Term, segment: Segment, number: int) -> Places | None:
+        """The places that may hold one of a term's literals, ascending; None where they cannot be sought."""
+        column, hashes = segment.column(number), _hashes(term, self._search.options.range_values)
+        if hashes is None or column is None:
             return None
-        admitted = np.zeros(segment.places, bool)
-        try:
-            admitted[self._index.find(segment, column, hashes)[1]] = True
-        except FileError as error:
-            self._note(str(error))
-            return None
-        return admitted
+        key = segment.id, number, hashes.tobytes()
+        if key not in self._sought:  # folders and schemas ask for the same
+            try:
+                self._sought[key] = np.unique(self._index.find(segment, column, hashes)[1]).astype(np.intp)
+            except FileError as error:
+                self._note(str(error))
+                self._sought[key] = None
+        return self._sought[key]
+
+
+def _in_each_file(places: Places, first: NDArray[np.intp]) -> NDArray[np.intp]:
+    """How many of some places each file of a listing has: intp[files].
+
+    places  ascending, each once
+    first   as keys.listing.Listing has it
+    """
+    if len(places) < len(first):
+        return np.bincount(np.searchsorted(first, places, "right") - 1, minlength=len(first) - 1)
+    return np.diff(np.searchsorted(places, first))
 
 
 def _bound(

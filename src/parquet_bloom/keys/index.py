@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import count, islice
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
 from parquet_bloom.search.index import NO_COST, Cost
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores
@@ -58,13 +59,14 @@ class Unlisted:
     """The files that an index names below a folder; keys.coverage finds them.
 
     name     of the folder: where links lead, and as it was named
-    files    DataFiles, by their paths
-    numbers  of each among the files of all segments: intp[n]
+    found    these files, by their paths
+    segments, numbers  of each: its segment, and its number there: intp[n]
     inside   the folders below that they lie in
     """
 
     name: tuple[str, str]
-    files: list[Any]
+    found: ResolvedSource
+    segments: NDArray[np.intp]
     numbers: NDArray[np.intp]
     inside: frozenset[str]
 
@@ -140,11 +142,12 @@ class KeyIndex:
     @cached_property
     def names(self) -> dict[str, int]:
         """Path of a file -> its number among those of all segments. Raises DamagedFileError, StorageError."""
-        found: dict[str, int] = {}
+        return dict(self.named())
+
+    def named(self) -> Iterator[tuple[str, int]]:
+        """The same, one after the other; a path may come again."""
         for segment, first in zip(self.manifest.segments, self._firsts.tolist(), strict=True):
-            paths = self.listing(segment).paths
-            found.update(zip(paths, range(first, first + len(paths)), strict=True))
-        return found
+            yield from zip(self.listing(segment).paths, count(first))
 
     @cached_property
     def _firsts(self) -> NDArray[np.intp]:

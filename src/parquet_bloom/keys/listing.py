@@ -176,6 +176,11 @@ def _bounds(values: Sequence[Any], has: Sequence[bool], name: str, leaf: Leaf) -
 # --- read -----------------------------------------------------------------------------------------
 
 
+def _release() -> None:
+    """Let go of the memory that reading a million places took for a moment."""
+    pa.default_memory_pool().release_unused()
+
+
 class Listing:
     """The places of a segment; its file stays open, and each column is read when something needs it.
 
@@ -222,6 +227,8 @@ class Listing:
             raise self._damaged("path is no column of texts")
         self.paths: list[str] = table.column("path").take(pa.array(begins)).to_pylist()
         self.schema = self._numbers(table, "schema")[begins]
+        del table, file, group
+        _release()  # the rows of all places
         if None in self.paths or (self.schema < 0).any() or (self.schema >= len(segment.schemas)).any():
             raise self._damaged("a file has no path, or a schema that the manifest does not have")
 
@@ -252,7 +259,7 @@ class Listing:
     @cached_property
     def tokens(self) -> list[Kept | None]:
         """The token of each file; None where it has none."""
-        table = self._tokens(TOKEN).take(pa.array(self.first[:-1]))
+        table = self._tokens(TOKEN)
         found: list[Kept | None] = []
         for row in table.to_pylist():
             known = {name: value for name, value in row.items() if value is not None}
@@ -260,10 +267,14 @@ class Listing:
         return found
 
     @cached_property
-    def local_tokens(self) -> list[tuple[int, ...]]:
+    def _local_tokens(self) -> list[NDArray[Any]]:
         """device, inode, size, mtime_ns and ctime_ns of each file; zeros where it has none."""
-        table = self._tokens(_LOCAL).take(pa.array(self.first[:-1]))
-        return list(zip(*(table.column(name).fill_null(0).to_pylist() for name in _LOCAL), strict=True))
+        table = self._tokens(_LOCAL)
+        return [table.column(name).fill_null(0).to_numpy() for name in _LOCAL]
+
+    def local_tokens(self, files: NDArray[np.intp]) -> Iterable[tuple[int, ...]]:
+        """device, inode, size, mtime_ns and ctime_ns of some files, by their numbers; zeros where one has none."""
+        return zip(*(one[files].tolist() for one in self._local_tokens), strict=True)
 
     @cached_property
     def schemas(self) -> list[int]:
@@ -272,10 +283,13 @@ class Listing:
         return numbers
 
     def _tokens(self, kinds: dict[str, pa.DataType]) -> pa.Table:
+        """Parts of the token of each file: a row a file."""
         table = self._columns(list(kinds))
         for name, kind in kinds.items():
             if table.column(name).type != kind:
                 raise self._damaged(f"{name} is {table.column(name).type}, and {kind} is right")
+        table = table.take(pa.array(self.first[:-1]))
+        _release()  # the rows of all places
         return table
 
     def content(self, number: int, file: int) -> Content | None:
@@ -302,6 +316,7 @@ class Listing:
         key = number, type_of(leaf)
         if key not in known:
             known[key] = self._read_statistics(number, leaf)
+            _release()  # the rows of all places
         found: ColumnStatistics = known[key]
         return found
 
@@ -332,7 +347,7 @@ class Listing:
         if missing:
             raise self._damaged(f"has no column {min(missing)}")
         table = read_rows(self.source, None, names)
-        pa.default_memory_pool().release_unused()  # what decoding a million places took for a moment
+        _release()  # the pages
         if table.num_rows != self._segment.places:
             raise self._damaged(f"has {table.num_rows:,} rows for {self._segment.places:,} places")
         return table.select(names)

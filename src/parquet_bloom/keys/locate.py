@@ -50,10 +50,12 @@ METADATA = b"parquet_bloom"  # of the table's schema: how it was found, as JSON
 class _Found:
     """Places of one file: for each pair the number of a key and a row group, int64[n] both.
 
+    position  of the file among those of the source
     is_same  whether a version token is that of the file that was searched, or indexed
     """
 
     file: DataFile
+    position: int
     is_same: Callable[[object], bool]
     keys: Integers
     groups: Integers
@@ -131,14 +133,13 @@ def locate(
         coverage.refuse_none()
         indexed = _indexed(opened, coverage, search, first, casts, facts)
         places += indexed[0]
-        left = [one for one in found.files if id(one) not in indexed[1]]
+        left = [found.files[position] for position in np.flatnonzero(~indexed[1]).tolist()]
         facts.covered, facts.cost = len(found.files) - len(left), opened.take_cost()
         if how.strict_index and left:
             raise StaleIndexError(opened.path, facts.note or coverage.lacks(len(left), len(found.files)))
     facts.searched = len(left)
     places += _searched(left, found, how, first, casts, facts)
-    numbers = {id(file): at for at, file in enumerate(found.files)}
-    places.sort(key=lambda one: numbers[id(one.file)])
+    places.sort(key=operator.attrgetter("position"))
     return _table(wanted, places, facts, verify, casts, search, first)
 
 
@@ -200,9 +201,9 @@ class _Casts:
 
 def _indexed(
     index: KeyIndex, coverage: Coverage, search: Search, first: Leaf, casts: _Casts, facts: _Facts
-) -> tuple[list[_Found], set[int]]:
-    """The places of files that an index covers, and the ids of these files."""
-    answered: set[int] = set()
+) -> tuple[list[_Found], NDArray[np.bool_]]:
+    """The places of files that an index covers, and which files of the source these are: bool[files]."""
+    answered = np.zeros(len(search.files), bool)
     found: list[_Found] = []
     problems = []
     said = (lambda file: None) if search.log.has_log else None
@@ -225,7 +226,7 @@ def _indexed(
             continue
         member_of = np.full(len(listing), -1, np.intp)
         member_of[members.numbers] = np.arange(len(members.numbers))
-        files = listing.file_of[places]
+        files = np.searchsorted(listing.first, places, "right") - 1
         numbers_of = keys.numbers[positions]
         order = np.lexsort((numbers_of, places))
         numbers_of, places, files = numbers_of[order], places[order], files[order]
@@ -236,13 +237,13 @@ def _indexed(
         for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(files)], strict=True):
             if start == stop or (member := int(member_of[files[start]])) < 0:
                 continue
-            file = search.files[int(members.positions[member])]
+            position = int(members.positions[member])
             some = places[start:stop].astype(np.int64)
             own = numbers_of[start:stop]
             group = some - listing.first[files[start]]
             is_same = partial(coverage.is_same, int(members.at[member]))
-            found.append(_Found(file, is_same, own, group, first_row[some], rows[some]))
-        answered |= {id(search.files[position]) for position in members.positions.tolist()}
+            found.append(_Found(search.files[position], position, is_same, own, group, first_row[some], rows[some]))
+        answered[members.positions] = True
         share = int((listing.first[members.numbers + 1] - listing.first[members.numbers]).sum())
         facts.expected_false += len(keys.numbers) * column.false_places * share / max(1, listing.places)
     if problems:
@@ -259,6 +260,7 @@ def _searched(
     """The places of files that are opened. Raises the first file's error: no place may be missing in silence."""
     if not files:
         return
+    position_of = {id(file): position for position, file in enumerate(found.files)}
     search = Search(found, And(()), how).of(files) if found.has_log else Search(resolved_files(files), And(()), how)
 
     def ask(source: OpenFile, file: FileResult) -> tuple[_Found, float] | None:
@@ -278,7 +280,10 @@ def _searched(
         of = np.concatenate(groups)
         rows = outline.rows
         is_same = partial(operator.eq, source.version_token)
-        found = _Found(file.file, is_same, np.concatenate(numbers), of, (np.cumsum(rows) - rows)[of], rows[of])
+        position = position_of[id(file.file)]
+        found = _Found(
+            file.file, position, is_same, np.concatenate(numbers), of, (np.cumsum(rows) - rows)[of], rows[of]
+        )
         return found, false
 
     search.visit = ask
@@ -391,7 +396,7 @@ def _verified(one: _Found, wanted: pa.Array, casts: _Casts, search: Search, firs
         lists += [part.tolist() for part in np.split(row, cuts)] if len(number) else []
         groups += [group] * (len(cuts) + 1 if len(number) else 0)
     of = np.array(groups, np.int64)
-    kept = _Found(one.file, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of])
+    kept = _Found(one.file, one.position, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of])
     return kept, pa.array(lists, pa.list_(pa.int64()))
 
 

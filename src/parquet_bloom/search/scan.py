@@ -8,7 +8,8 @@ The rows and their order are those that pyarrow gives for the same files; only t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,6 +30,7 @@ from parquet_bloom.search.check import (
     UnusedParts,
     excluded_file,
     log_search,
+    logger,
     sizes_of,
     verdicts_of,
 )
@@ -37,9 +39,10 @@ from parquet_bloom.search.index import key_index, unlisted
 from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
-from parquet_bloom.search.results import FileResult, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.search.source_rows import FileRows, SourceRows, TableRows
+from parquet_bloom.search.together import Stretch
 from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
@@ -122,6 +125,14 @@ def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
 # --- the scan -------------------------------------------------------------------------------------
 
 
+def _results_of(parts: Iterable[FileResult | UnopenedFiles]) -> Iterator[FileResult]:
+    for part in parts:
+        if isinstance(part, FileResult):
+            yield part
+        else:
+            yield from part.results()
+
+
 class Scan:
     """Files, a predicate over them, and the row groups that can hold rows for it. Searches on first use.
 
@@ -160,7 +171,7 @@ class Scan:
         parts = [quantity(len(self._search.files), "files")]
         if self._given is not None:
             parts.append(brief(str(self.predicate)))
-        if "files" in self.__dict__:
+        if "_parts" in self.__dict__:
             kept = sum(len(groups) for _, groups in self.kept)
             parts.append(f"{kept:,} of {quantity(len(self.verdicts), 'row groups')} left")
         return line(type(self).__name__, parts)
@@ -176,24 +187,35 @@ class Scan:
         return self._search.predicate
 
     @cached_property
+    def _parts(self) -> list[FileResult | UnopenedFiles]:
+        """All files, searched; many that an index excludes are one part. Raises the first file's error."""
+        parts = self._searched()
+        if logger.isEnabledFor(logging.INFO):
+            log_search(self.predicate, list(_results_of(parts)))
+        return parts
+
+    @cached_property
     def files(self) -> list[FileResult]:
         """Every file, searched. Raises the first file's error: rows must not be missing in silence."""
-        files = self._searched()
-        log_search(self.predicate, files)
-        return files
+        return list(_results_of(self._parts))
 
-    def _searched(self) -> list[FileResult]:
+    @cached_property
+    def _opened(self) -> list[FileResult]:
+        """Those that were opened."""
+        return [one for one in self._parts if isinstance(one, FileResult) and one.decision is not None]
+
+    def _searched(self) -> list[FileResult | UnopenedFiles]:
         return self._searched_in(self._search)
 
-    def _searched_in(self, search: Search) -> list[FileResult]:
-        files = []
+    def _searched_in(self, search: Search) -> list[FileResult | UnopenedFiles]:
+        found: list[FileResult | UnopenedFiles] = []
         meter = Meter(self.progress, search.files, "search")
-        for one in search:
-            meter.finish()
+        for one in search.parts():
             if isinstance(one, tuple):
                 raise one[1]
-            files.append(one)
-        return files
+            meter.finish(1 if isinstance(one, FileResult) else len(one))
+            found += one.results() if isinstance(one, Stretch) else [one]
+        return found
 
     def visit(self, ask: Callable[[OpenFile, FileResult], Any]) -> None:
         """Have something more read of each file while the search has it open: its value is FileResult.visited."""
@@ -214,14 +236,14 @@ class Scan:
         if self.log.first is not None:
             self._search.hold_names(self.log.leaves, self.log.first.name)
             return
-        first = self.files[0]
+        first = next(_results_of(self._parts))
         assert first.outline is not None
         self._search.hold_names(first.outline.leaves, first.file)
 
     @property
     def verdicts(self) -> list[RowGroupVerdict]:
         """One a row group, as parquet_bloom.check gives them; none of files that were not opened."""
-        return [v for file in self.files if file.decision is not None for v in verdicts_of(file)]
+        return [v for file in self._opened for v in verdicts_of(file)]
 
     @property
     def excluded(self) -> list[str]:
@@ -231,22 +253,22 @@ class Scan:
     @property
     def excluded_files(self) -> list[ExcludedFile]:
         """The same with the reason."""
-        return [one for file in self.files if (one := excluded_file(file)) is not None]
+        return [one for file in _results_of(self._parts) if (one := excluded_file(file)) is not None]
 
     @property
     def unused(self) -> list[tuple[str, str]]:
         """(part, reason) of each part of the predicate that could not skip anything in some file."""
-        return UnusedParts(self.files).parts
+        return UnusedParts(self._opened).parts
 
     @property
     def notes(self) -> list[str]:
         """Notes on tables that footers name but no log shows, and other notes of the search."""
-        return self._search.notes if self.files else []
+        return self._search.notes if self._parts else []
 
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
         """(file, row groups) of every file that has row groups in which a row can match."""
-        return [(str(file.file), groups) for file in self.files if (groups := open_groups(file))]
+        return [(str(file.file), groups) for file in self._opened if (groups := open_groups(file))]
 
     def reopen(self, file: FileResult) -> OpenFile:
         """A file once more, if it is still the one that was searched. Raises FileChangedError, StorageError."""
@@ -266,8 +288,8 @@ class Scan:
         """The columns that names must be among: the first file's, or the table's."""
         if self.log.has_log:
             return self.log.leaves
-        first = self.files[0].outline if self.files else None
-        return first.leaves if first is not None else ()
+        first = next(_results_of(self._parts), None)
+        return first.outline.leaves if first is not None and first.outline is not None else ()
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -298,17 +320,17 @@ class Scan:
         made_of = (fragments, schema, file_format(), self.filesystem, [version_of(file) for file, _ in parts])
         if isinstance(rows, TableRows) and any(rows.constants(file) is not None for file, _ in parts):
             return SearchedDataset(*made_of)
-        path = str(self.files[0].file) if self.files else ""
+        path = str(self._search.files[0]) if self._search.files else ""
         return SearchedDataset(*made_of, narrowing_of(parts, DatasetSchema(self.first_leaves, self.keys, path), how))
 
     def _open(self) -> list[FilePart]:
-        return [(file, groups) for file in self.files if (groups := open_groups(file))]
+        return [(file, groups) for file in self._opened if (groups := open_groups(file))]
 
     def to_table(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named, one or a list (None: all)."""
         columns = column_names(columns, "columns")
         self._search.reads_rows = True
-        remote = any(not file.is_local for file in self._search.files)
+        remote = self._search.found.snapshot.filesystem is not None
         if remote or self.progress is not None or not isinstance(self._rows, FileRows):
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
@@ -359,8 +381,8 @@ class Scan:
         if self._given is None and from_log and self.log.has_log:
             return self._count_by_log()
         self._search.reads_rows = True
-        whole = sum(self._living(file) for file in self.files)
-        some = [(file, groups) for file in self.files if (groups := undecided_groups(file))]
+        whole = sum(map(self._living, self._opened))
+        some = [(file, groups) for file in self._opened if (groups := undecided_groups(file))]
         if not some:
             return whole
         rows = self._row_filter()
@@ -373,7 +395,7 @@ class Scan:
         counted = [(file, logged_rows(file)) for file in self._search.files]
         unknown = [file for file, rows in counted if rows is None]
         opened = self._searched_in(self._search.of(unknown)) if unknown else []
-        return sum(rows for _, rows in counted if rows is not None) + sum(map(self._living, opened))
+        return sum(rows for _, rows in counted if rows is not None) + sum(map(self._living, _results_of(opened)))
 
     # --- how --------------------------------------------------------------------------------------
 
@@ -390,13 +412,13 @@ class Scan:
 
     def row_meter(self) -> RowMeter:
         """Reports the remaining row groups to `progress`, as their rows are read."""
-        parts = [(f, groups) for f in self.files if self.progress and (groups := open_groups(f))]
+        parts = [(f, groups) for f in self._opened if self.progress and (groups := open_groups(f))]
         sums = [(f, f.outline.rows[g].sum(), sizes_of(f.outline)[g].sum()) for f, g in parts if f.outline is not None]
         return RowMeter(self.progress, [(str(f.file), int(rows), int(size)) for f, rows, size in sums])
 
     def _row_filter(self) -> RowFilter | ExpressionFilter | None:
         """The filter that rows still have to pass; None if every remaining row matches."""
-        files = self.files  # names are resolved here, before any data is read
+        files = self._opened  # names are resolved here, before any data is read
         if self._given is None:
             return None
         # No filter if in every row group that is read TRUE is the only outcome.

@@ -61,6 +61,15 @@ def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence
         raise UnknownColumnError(f"{file.file}: " + error.message) from error
 
 
+def _keys_of(found: ResolvedSource) -> tuple[Leaf, ...]:
+    """The columns of the folders' names, found out once for a listing. Raises as partition_keys."""
+    memory = found.snapshot.memory
+    if "keys" not in memory:
+        memory["keys"] = partition_keys(data_file.partitions for data_file in found.files)
+    keys: tuple[Leaf, ...] = memory["keys"]
+    return keys
+
+
 def as_predicate(predicate: Any) -> Predicate:
     """SQL text, DNF lists, a pyarrow Expression or a tree -> a tree.
 
@@ -113,7 +122,7 @@ class Search:
             self.keys = options.dataset_schema.keys
             self._first = FirstFile(options.dataset_schema.leaves, options.dataset_schema.path, options.ignore_case)
         else:
-            self.keys = partition_keys(data_file.partitions for data_file in self.files)
+            self.keys = _keys_of(found)
         self._bound: tuple[Any, Bound, int] | None = None
         self.visit: Callable[[OpenFile, FileResult], Any] | None = None
         self.reads_rows = False
@@ -151,7 +160,9 @@ class Search:
             yield self.attempt(self._search, self.files[here])
             here += 1
         self.ask_index()
-        far = next((at for at in range(here, len(self.files)) if not self.files[at].is_local), len(self.files))
+        far = len(self.files)
+        if self.log.has_log or self.found.snapshot.filesystem is not None:
+            far = next((at for at in range(here, far) if not self.files[at].is_local), far)
         if here < far:
             yield from self._here(here, far)
         if far < len(self.files):

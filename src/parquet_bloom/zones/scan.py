@@ -40,7 +40,7 @@ from parquet_bloom.search.evidence import INDEX, partition_value
 from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
-from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.source_rows import FileRows
 from parquet_bloom.storage.open_file import OpenFile, Range
@@ -294,9 +294,9 @@ class IndexedScan(Scan):
         self._ranges: dict[tuple[int, int], RowRanges] = {}
         self.pages = PagesRead()
 
-    def _searched(self) -> list[FileResult]:
+    def _searched(self) -> list[FileResult | UnopenedFiles]:
         files = super()._searched()
-        opened = [file for file in files if file.decision is not None]
+        opened = [file for file in files if isinstance(file, FileResult) and file.decision is not None]
         for file in opened:
             file.of_one_version = False  # pages are read by other requests
         covers = [cover_of(path) for path in find_indexes(self._indexes)]
