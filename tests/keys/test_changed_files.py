@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from support.commands import command, error_lines
 from support.repeats import more_then_slow
 
 import parquet_bloom
-from keys.key_indexes import same_rows
+from keys.key_indexes import content_of, same_rows
 from parquet_bloom.errors import ParquetBloomError, StaleIndexError
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.update import update_index
@@ -102,6 +103,24 @@ def test_filters_come_and_go(placement: str, update: bool, data: Path, tmp_path:
     see(1 if update else 2)
     parquet_bloom.remove_filters(data / "1.parquet", in_place=True)
     see(1 if update else 2)
+
+
+def test_a_file_that_cannot_be_compared_for_a_moment_is_kept(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, refused, stat = tmp_path / "index", [sorted(data.iterdir())[1]], os.stat
+
+    def refuse(path: Any, *args: Any, **how: Any) -> os.stat_result:
+        if refused and str(path) == str(refused[0]):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(refused.pop()))
+        return stat(path, *args, **how)
+
+    before = content_of(index)
+    monkeypatch.setattr(os, "stat", refuse)
+    report = update_index(index, data)
+    assert not refused
+    assert (report.kept, report.recognised, report.added, report.gone) == (FILES, 0, 0, 0)
+    assert content_of(index) == before
 
 
 def test_copies_with_filters_are_other_files(data: Path, tmp_path: Path) -> None:

@@ -166,19 +166,16 @@ def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[R
 
 
 def _refuse_other(index: str) -> None:
-    if not key_index.is_key_index(index):
+    from parquet_bloom.search.index import is_key_index
+
+    if not is_key_index(index):
         raise RequestError(f"{index}: no key index (manifest.json is not in it); a zone index is built again")
 
 
 @command.command("rebuild")
 @click.argument("index", type=FILE, metavar="INDEX")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
-@click.option(
-    "--false-places",
-    type=click.FloatRange(0, min_open=True),
-    metavar="F",
-    help="Row groups that a lookup of a value meets by chance, on average; default: what the index has.",
-)
+@key_index.false_places_again_option
 @raw_files_option
 @table_options
 @json_option
@@ -213,7 +210,9 @@ def inspect(file: str, data: tuple[str, ...], show_all: bool, as_json: bool, **o
     parquet-bloom index inspect events-index/ --data events/
     parquet-bloom index inspect events-zones/trace_id/bloomfilter.lance
     """
-    if key_index.is_key_index(file):
+    from parquet_bloom.search.index import is_key_index
+
+    if is_key_index(file):
         return key_index.inspect(file, data, as_json, options)
     only_for("keys", {"--data": data})
     if os.path.isdir(file) and not file.endswith(".lance"):
@@ -349,7 +348,9 @@ def verify(
     parquet-bloom index verify events-index/ --data events/
     parquet-bloom index verify events-zones/
     """
-    if len(index) == 1 and key_index.is_key_index(index[0]):
+    from parquet_bloom.search.index import is_key_index
+
+    if len(index) == 1 and is_key_index(index[0]):
         if not data:
             raise click.UsageError("--data names the files of a key index, which opens none by names of its own")
         return key_index.verify(index[0], data, all_files, as_json, options)

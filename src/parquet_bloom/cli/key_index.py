@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -22,12 +22,15 @@ FALSE_PLACES = 0.05  # as build_index has it, whose module takes its time to loa
 kind_option = click.option(
     "--kind", type=click.Choice(["keys", "lance"]), default="keys", show_default=True, help="The kind of index."
 )
-false_places_option = click.option(
-    "--false-places",
-    type=click.FloatRange(0, min_open=True),
-    metavar="F",
-    help="Of keys: row groups that a lookup of a value meets by chance, on average; default 0.05.",
-)
+
+
+def _false_places(start: str, default: str) -> Callable[[Any], Any]:
+    meaning = f"{start}ow groups that a lookup of a value meets by chance, on average; default{default}."
+    return click.option("--false-places", type=click.FloatRange(0, min_open=True), metavar="F", help=meaning)
+
+
+false_places_option = _false_places("Of keys: r", " 0.05")
+false_places_again_option = _false_places("R", ": what the index has")
 root_option = click.option(
     "--root",
     type=FILE,
@@ -202,10 +205,3 @@ def verify(index: str, data: Sequence[str], all_files: bool, as_json: bool, opti
         for one in verdict.damaged:
             complain(one)
     return 1 if verdict.status == "wrong" else 0
-
-
-def is_key_index(path: str) -> bool:
-    """Whether a name is that of a key index."""
-    from parquet_bloom.search.index import is_key_index
-
-    return is_key_index(path)

@@ -322,7 +322,7 @@ class SearchedIndex:
     ) -> None:
         """Open it; of one on a store `index` raises the errors. Raises as keys.index.open_key_index."""
         self._of_part, self._predicate, self._range_values = of_part, predicate, range_values
-        self._versions: tuple[ResolvedSource, Future[dict[str, StoreToken]]] | None = None
+        self._versions: tuple[frozenset[str], Future[dict[str, StoreToken]]] | None = None
         is_ahead = predicate is not None and "://" in os.fspath(where)
         self._opening = begun(partial(self._open, where)) if is_ahead else None
         self._opened = None if is_ahead else open_key_index(where)
@@ -363,17 +363,18 @@ class SearchedIndex:
 
     def expect(self, found: ResolvedSource, options: Options) -> None:
         """As search.index.Index has it."""
-        index = self.index
-        far = not found.has_log and any(not file.is_local for file in found.files[:1])
-        if self._opening is not None and index.is_remote and options.listing and far:
-            self._versions = found, begun(partial(listed_versions, found.files))
+        manifest = self.index.manifest
+        # A table's files are recognised by its log.
+        if manifest.segments and options.listing and not found.has_log and found.files and not found.files[0].is_local:
+            paths = frozenset(file.path for file in found.files)
+            self._versions = paths, begun(partial(listed_versions, found.files))
 
     def coverage(self, found: ResolvedSource, options: Options) -> Coverage:
         """The files of a source that it knows. Raises DamagedFileError, StorageError for a listing."""
-        versions = self._versions
-        if versions is None or versions[0] is not found:
+        paths, listed = self._versions or (frozenset(), None)
+        if listed is None or not all(file.path in paths for file in found.files):
             return coverage_of(self.index, found, options.listing)
-        return coverage_of(self.index, found, options.listing, lambda _: versions[1].result())
+        return coverage_of(self.index, found, options.listing, lambda _: listed.result())
 
     def evidence(self, search: Asking) -> KeyEvidence:
         """The evidence on all files of a search."""

@@ -172,8 +172,8 @@ def _updated(
     report = UpdateReport()
     # 1. Which files are known.
     coverage = coverage_of(index, found)
-    tokens = _recognised(index, coverage, found)
-    alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens)
+    tokens, same = _recognised(index, coverage, found)
+    alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens) | same
     if found.files and not alive and old.files and not coverage.is_of_table:
         raise coverage.stale()
     new = [file for file in found.files if file.stored and coverage.at.get(id(file)) not in alive]
@@ -206,8 +206,14 @@ def _updated(
     return report
 
 
-def _recognised(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> dict[tuple[int, int], Kept | None]:
-    """Files with another token whose columns have the bytes that were indexed -> their tokens of today."""
+def _recognised(
+    index: KeyIndex, coverage: Coverage, found: ResolvedSource
+) -> tuple[dict[tuple[int, int], Kept | None], set[tuple[int, int]]]:
+    """Files with another token whose columns have the bytes that were indexed, by segment and number.
+
+    returns  their tokens of today; and files that were not recognised for a moment, and have their token
+    """
+    same_token: set[tuple[int, int]] = set()
     sure = {id(one.file) for one in coverage.known if one.is_sure}
     tokens: dict[tuple[int, int], Kept | None] = {}
     for file in found.files:
@@ -220,6 +226,9 @@ def _recognised(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> d
         leaves = schema.leaves
         try:
             with OpenFile(file) as source:
+                if source.is_known_by(listing.tokens[at[1]]):  # stat failed when it was compared, or no listing had it
+                    same_token.add(at)
+                    continue
                 same = True
                 for number, leaf in schema.columns.items():
                     content = listing.content(number, at[1])
@@ -230,7 +239,7 @@ def _recognised(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> d
             raise  # a disk that fails now may answer later, and the file would count as another one
         except FileError:
             continue  # decoding it says what is wrong
-    return tokens
+    return tokens, same_token
 
 
 def _paths(index: KeyIndex, coverage: Coverage, found: ResolvedSource) -> list[tuple[str, ...]]:

@@ -44,7 +44,7 @@ from parquet_bloom.predicates.tree import (
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
-from parquet_bloom.search.index import Evidence, closed_groups, key_index
+from parquet_bloom.search.index import Evidence, Index, closed_groups, key_index
 from parquet_bloom.search.log import Log, NoLog, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
@@ -76,6 +76,7 @@ from parquet_bloom.storage.paths import DataFile
 
 _LARGEST = Options("largest")
 _TOGETHER = 256  # files about which an index is asked at a time
+_LISTED = 1 << 12  # files whose versions are listed at a time
 BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
@@ -325,18 +326,21 @@ class FileReader:
     def batches_of(self, files: Iterable[Part[DataFile]]) -> Iterator[pa.RecordBatch]:
         """The same of several files, of those that an index leaves. Raises as `batches` and search.index.key_index."""
         rest = iter(files)
-        while some := list(islice(rest, _TOGETHER)):
-            evidence = self._evidence([file for file, _, _ in some])
-            for file, part, parts in some:
-                own = evidence.get(id(file))
-                if own is None or own.exclusion(file) is None:
-                    yield from self.batches(file, part, parts, own)
+        while many := list(islice(rest, _LISTED)):
+            index = None
+            if self._index is not None and self._predicate != TRUE:
+                index = key_index(self._index, of_part=True)
+                index.expect(resolved_files([file for file, _, _ in many]), _LARGEST)
+            for start in range(0, len(many), _TOGETHER):
+                some = many[start : start + _TOGETHER]
+                evidence = {} if index is None else self._evidence(index, [file for file, _, _ in some])
+                for file, part, parts in some:
+                    own = evidence.get(id(file))
+                    if own is None or own.exclusion(file) is None:
+                        yield from self.batches(file, part, parts, own)
 
-    def _evidence(self, files: Sequence[DataFile]) -> dict[int, Evidence]:
+    def _evidence(self, index: Index, files: Sequence[DataFile]) -> dict[int, Evidence]:
         """The evidence of an index: id(file) -> its part that knows the file."""
-        if self._index is None or self._predicate == TRUE:
-            return {}
-        index = key_index(self._index, of_part=True)
         by_folder: dict[Any, list[DataFile]] = {}
         for file in files:
             by_folder.setdefault(file.partitions, []).append(file)
