@@ -1,8 +1,8 @@
 """A key index against `check` without one, and DuckDB, in one run: python benchmarks/key_index.py [FILES] [FOLDER]
 
-With --many MILLIONS it locates 100,000 keys among so many million, in 100 row groups a million. With --simulated
-ROW_GROUPS it writes an index of so many, 10 a file and 10 keys in each, of which two files are there, and prints what a
-lookup takes and the memory of its process.
+With --many MILLIONS it locates 100,000 keys among so many million, in 100 row groups a million. With --merge MILLIONS it
+merges two segments that have so many entries together. With --simulated ROW_GROUPS it writes an index of so many, 10 a
+file and 10 keys in each, of which two files are there, and prints what a lookup takes and the memory of its process.
 
 Makes FILES local files of 10 row groups and 1,000 rows each (kept in FOLDER for the next run), random INT64 ids without
 filters and with them, builds an index, and asks for one key at a time. Prints medians and ratios; sizes are exact.
@@ -32,8 +32,10 @@ from parquet_bloom.filters.content import Content
 from parquet_bloom.format.statistics import ColumnStatistics
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.entries import Packing, sorted_once, write_part
+from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.keys.listing import ListedFile, write_listing
 from parquet_bloom.keys.manifest import SegmentColumn, bits_of, from_json, partition_bits_of, place_bits_of, to_json
+from parquet_bloom.keys.update import _merge as merged_segment
 
 TURNS = 7
 KEYS = 1000  # that are located, half of them absent
@@ -90,6 +92,34 @@ def many(base: Path, millions: int) -> None:
         f"{len(keys):,} keys in {located:.0f} ms: {places:,} places; both columns are read in {read:.0f} ms: "
         f"{located / read:.2f}"
     )
+
+
+def merge(base: Path, millions: int) -> None:
+    """Merge two segments of one million entries a file each; the data are made anew."""
+    shutil.rmtree(base, ignore_errors=True)
+    (base / "data").mkdir(parents=True)
+    rng = np.random.default_rng(4)
+    paths = [base / "data" / f"{number:03}.parquet" for number in range(millions)]
+    for path in paths:
+        table = pa.table({"id": rng.integers(0, 1 << 62, 1_000_000)})
+        pq.write_table(table, path, row_group_size=10_000, use_dictionary=False, compression="none")
+    halves = [[str(path) for path in paths[: millions // 2]], [str(path) for path in paths[millions // 2 :]]]
+    for name, half in zip(("index", "other"), halves, strict=True):
+        parquet_bloom.build_index(half, "id", base / name, root=base / "data")
+    first, second = (from_json((base / name / "manifest.json").read_bytes(), base) for name in ("index", "other"))
+    shutil.copytree(base / "other", base / "index", dirs_exist_ok=True)
+    whole = replace(first, segments=(*first.segments, *second.segments))
+    (base / "index/manifest.json").write_bytes(to_json(whole))
+    index, out = KeyIndex(base / "index"), base / "merged"
+    took = []
+    for _ in range(3):
+        begun = time.process_time()
+        merged = merged_segment(index, index.manifest.segments, str(out))
+        took.append(time.process_time() - begun)
+    entries = merged.columns[0].entries
+    rate = entries / min(took) / 1e6
+    print(f"{entries:,} entries of two segments merged, {rate:.1f} million a second of processor time")
+    shutil.rmtree(base)
 
 
 # --- an index without its data --------------------------------------------------------------------
@@ -202,6 +232,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--many"]:
         millions = int(sys.argv[2]) if len(sys.argv) > 2 else 100
         many(Path(f"/tmp/parquet-bloom-key-index-{millions}-million"), millions)
+        return
+    if sys.argv[1:2] == ["--merge"]:
+        merge(Path("/tmp/parquet-bloom-key-index-merge"), int(sys.argv[2]) if len(sys.argv) > 2 else 20)
         return
     if sys.argv[1:2] == ["--simulated"]:
         row_groups = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000

@@ -161,7 +161,7 @@ class Sorter:
 
 def write_part(path: str, packed: U64, packing: Packing) -> PartFile:
     """Write the entries of one partition, sorted, to a new file. Raises StorageError."""
-    hashes = (packed >> np.uint64(packing.place_bits)).astype(np.int64)
+    hashes = (packed >> np.uint64(packing.place_bits)).view(np.int64)  # of 63 bits at most
     places = (packed & np.uint64((1 << packing.place_bits) - 1)).astype(np.int32)
     return write_parquet(path, pa.table([hashes, places], schema=SCHEMA), delta=["hash", "place"])
 
