@@ -6,7 +6,6 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import unquote
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.display import Brief, without_secret
-from parquet_bloom.storage.remote import Location, storage_error, submit
+from parquet_bloom.storage.remote import Location, side_by_side, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths
 from parquet_bloom.storage.stores import RemoteStore, Stores, at_version, open_remote, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
@@ -124,6 +123,27 @@ def expand(
     return file_set.files
 
 
+_Listing = tuple[Store, str, Sequence[tuple[str, bool]], bool]  # as Seen has it
+
+
+@dataclass(frozen=True, slots=True)
+class _FilesThere:
+    """The files below a folder of another storage, or that fit a pattern.
+
+    root      the folder, or the pattern's fixed part
+    versions  of files, where listings have them
+    listings  that were made
+    """
+
+    root: str
+    names: list[str]
+    versions: dict[str, StoreToken]
+    listings: list[_Listing]
+
+
+_Answer = _FilesThere | ParquetBloomError | None
+
+
 class _Search:
     def __init__(self, sources: PathLike | Sequence[PathLike], stores: Stores, tables: Tables | None) -> None:
         many = several(sources)
@@ -152,10 +172,14 @@ class _Search:
         if isinstance(self._store, RemoteStore) and not self._alone:
             asked = self._store.kinds([path.rstrip("/") for _, path in self._named])
         trees: list[tuple[str, list[DataFile]]] = []  # what was named, and its files
-        for (store, path), kind in zip(self._named, asked, strict=True):
+        answers: list[_Answer] = [None] * len(self._named)
+        if isinstance(self._store, RemoteStore) and not self._alone:
+            both = [(store, path, kind) for (store, path), kind in zip(self._named, asked, strict=True)]
+            answers = side_by_side(lambda one: self._search_store(*one), both)
+        for (store, path), kind, answer in zip(self._named, asked, answers, strict=True):
             failed = len(self._failed)
             try:
-                files = self._found(store, path, kind)
+                files = self._found(store, path, kind, answer)
                 if not files and len(self._failed) == failed:
                     self._empty(store, path)
                 trees.append((path, files))
@@ -198,8 +222,8 @@ class _Search:
         partitions = () if root is None and self._alone else partitions_of(below)
         return DataFile(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
 
-    def _found(self, store: Store, path: str, kind: Kind) -> list[DataFile]:
-        return self._remote(store, path, kind) if isinstance(store, RemoteStore) else self._local(store, path)
+    def _found(self, store: Store, path: str, kind: Kind, answer: _Answer) -> list[DataFile]:
+        return self._remote(store, path, kind, answer) if isinstance(store, RemoteStore) else self._local(store, path)
 
     def _local(self, store: Store, path: str) -> list[DataFile]:
         if os.path.isdir(path):
@@ -250,18 +274,38 @@ class _Search:
             self._missing(store, pattern, "no file fits this pattern")
         return files
 
-    def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[DataFile]:
-        """kind  the answer of `kinds`, if there is one."""
+    def _search_store(self, store: Store, path: str, kind: Kind) -> _Answer:
+        """List a folder, or find the files that fit a pattern; None for what is neither. Several run side by side."""
         versions: dict[str, StoreToken] = {}
+        listings: list[_Listing] = []
+        assert isinstance(store, RemoteStore)
+        try:
+            if kind is False:
+                folder = path.rstrip("/")
+                entries = store.list_folder(folder, True, versions)
+                names = [name for name, is_file in entries if is_file and is_data(name.removeprefix(folder).strip("/"))]
+                return _FilesThere(folder, names, versions, [(store, folder, entries, True)])
+            if kind is None and set(path) & GLOB:
+                root, names = store.match(path, lambda *listing: listings.append(listing), versions)
+                return _FilesThere(root, names, versions, listings)
+        except StorageError as error:
+            return error
+        return None
+
+    def _remote(self, store: RemoteStore, path: str, kind: Kind, answer: _Answer) -> list[DataFile]:
+        """Find the files of a name.
+
+        kind    the answer of `kinds`, if there is one
+        answer  what was found of a folder or pattern, among several names
+        """
         is_pattern = bool(set(path) & GLOB)
-        listed: list[tuple[str, bool]] = []
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
             opening = submit(open_remote, store.location(path))
             # A name without an end of a file's is a folder's, most likely: S3 lists it while it is opened.
             is_s3 = store.filesystem.type_name == "s3"
             is_folder = is_s3 and not path.lower().endswith(SUFFIXES)
-            listing = submit(store.list_folder, path, True, versions) if is_folder else None
+            listing = submit(self._search_store, store, path, False) if is_folder else None
             if self._tables is not None:
                 self._tables.ask_above(store.location(path))
             try:
@@ -270,9 +314,10 @@ class _Search:
                 # S3 says so where there is no such object; other errors it would only repeat.
                 asked = not is_s3 or isinstance(error, FileNotFoundError)
                 if asked and listing is not None:
-                    with suppress(StorageError):
-                        listed = listing.result()
-                [kind] = [False] if listed else store.kinds([path]) if asked else [True]
+                    answer = listing.result()
+                is_listed = isinstance(answer, _FilesThere) and any(entries for _, _, entries, _ in answer.listings)
+                answer = answer if is_listed else None
+                [kind] = [False] if is_listed else store.kinds([path]) if asked else [True]
                 if kind is True:
                     raise storage_error(store.location(path), error) from error
             else:
@@ -282,17 +327,15 @@ class _Search:
             [kind] = store.kinds([path.rstrip("/")])
         if isinstance(kind, ParquetBloomError):
             raise kind
-        if kind is False:
-            folder = path.rstrip("/")
-            entries = listed or store.list_folder(folder, True, versions)
-            self._listed(store, folder, entries, True)
-            names = [name for name, is_file in entries if is_file and is_data(name.removeprefix(folder).strip("/"))]
-            return [self._of_version(store, name, folder, versions) for name in names]
-        if kind is None and is_pattern:
-            root, names = store.match(path, self._listed, versions)
-            if not names:
+        found = answer or self._search_store(store, path, kind)
+        if isinstance(found, ParquetBloomError):
+            raise found
+        if found is not None:
+            for made in found.listings:
+                self._listed(*made)
+            if not found.names and kind is None:
                 self._missing(store, path, "no file fits this pattern")
-            return [self._of_version(store, name, root, versions) for name in names]
+            return [self._of_version(store, name, found.root, found.versions) for name in found.names]
         self._single = self._alone
         if kind is None:
             self._missing(store, path, "no such file or folder")

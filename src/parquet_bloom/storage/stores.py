@@ -29,6 +29,7 @@ from parquet_bloom.storage.remote import (
     Location,
     arrow_filesystem,
     fsspec_of,
+    side_by_side,
     storage_error,
 )
 from parquet_bloom.storage.store import GLOB, Kind, LocalStore, Seen, Store, is_data
@@ -95,16 +96,17 @@ class RemoteStore(Store):
             file.close()
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
-        """One request for all; one for each if that fails, so that each has an error of its own."""
+        """Side by side: of several paths pyarrow asks one after the other."""
+        return side_by_side(self._kind_of, paths)
+
+    def _kind_of(self, path: str) -> Kind:
         from pyarrow import fs
 
         try:
-            infos = self.filesystem.get_file_info(list(paths))
+            info = self.filesystem.get_file_info(path)
         except Exception as error:
-            if len(paths) == 1:
-                return [storage_error(self.location(paths[0]), error)]
-            return [self.kinds([path])[0] for path in paths]
-        return [None if info.type == fs.FileType.NotFound else bool(info.is_file) for info in infos]
+            return storage_error(self.location(path), error)
+        return None if info.type == fs.FileType.NotFound else bool(info.is_file)
 
     def names_in(self, folder: str) -> list[str]:
         """By one listing of a level."""
