@@ -1,9 +1,8 @@
 """A key index against `check` without one, and DuckDB, in one run: python benchmarks/key_index.py [FILES] [FOLDER]
 
 With --many MILLIONS it locates 100,000 keys among so many million, in 100 row groups a million. With --merge MILLIONS
-it merges two segments that have so many entries together. With --simulated ROW_GROUPS it writes an index of so many,
-10 a file and 10 keys in each, of which two files are there, and prints what a lookup takes and the memory of its
-process.
+it merges two segments that have so many entries together. With --simulated ROW_GROUPS it writes an index of so many, 10
+a file and 10 keys in each, of which two files are there, and prints what a lookup takes and the memory of its process.
 
 Makes FILES local files of 10 row groups and 1,000 rows each (kept in FOLDER for the next run), random INT64 ids without
 filters and with them, builds an index, and asks for one key at a time. Prints medians and ratios; sizes are exact.

@@ -47,7 +47,7 @@ METADATA = b"parquet_bloom"  # of the table's schema: how it was found, as JSON
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class FoundPlaces:
     """Places of one file: for each pair the number of a key and a row group, int64[n] both.
 
     position  of the file among those of the source
@@ -64,7 +64,7 @@ class _Found:
 
 
 @dataclass(slots=True)
-class _Facts:
+class LocatedFacts:
     """How places were found.
 
     covered, searched  files that the index answered for, and files that were opened
@@ -111,7 +111,7 @@ def locate(
     StaleIndexError for an index of other data; TableFormatError for files of a table without raw_files.
     """
     refuse_unknown("locate", options, SearchOptions)
-    wanted = _distinct(keys)
+    wanted = distinct_keys(keys)
     how = Options.of(options)
     asked = None if index is None else SearchedIndex(index, False, And(()))
     where = source_of(source, filesystem, options)
@@ -123,24 +123,24 @@ def locate(
     if any(key.path == split_path(column) for key in search.keys):
         raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
     first = _first_leaf(search, column)
-    casts = _Casts(wanted, first)
-    facts = _Facts()
-    places: list[_Found] = []
+    casts = KeyCasts(wanted, first)
+    facts = LocatedFacts()
+    places: list[FoundPlaces] = []
     left: Sequence[DataFile] = found.files
     if asked is not None and found.files:
         opened = asked.index
         coverage = asked.coverage(found, how)
         coverage.refuse_none()
-        indexed = _indexed(opened, coverage, search, first, casts, facts)
+        indexed = places_by_index(opened, coverage, search, first, casts, facts)
         places += indexed[0]
         left = [found.files[position] for position in np.flatnonzero(~indexed[1]).tolist()]
         facts.covered, facts.cost = len(found.files) - len(left), opened.take_cost()
         if how.strict_index and left:
             raise StaleIndexError(opened.path, facts.note or coverage.lacks(len(left), len(found.files)))
     facts.searched = len(left)
-    places += _searched(left, found, how, first, casts, facts)
+    places += places_by_filters(left, found, how, first, casts, facts)
     places.sort(key=operator.attrgetter("position"))
-    return _table(wanted, places, facts, verify, casts, search, first)
+    return located_table(wanted, places, facts, verify, casts, search, first)
 
 
 def facts_of(found: pa.Table) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def facts_of(found: pa.Table) -> dict[str, Any]:
     return facts
 
 
-def _distinct(keys: Any) -> pa.Array:
+def distinct_keys(keys: Any) -> pa.Array:
     """Keys as an Arrow array, each once and without NULLs. Raises RequestError."""
     try:
         found = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys)
@@ -179,7 +179,7 @@ def _first_leaf(search: Search, column: str) -> Leaf:
     return found
 
 
-class _Casts:
+class KeyCasts:
     """The keys as columns of several types store them, each type once."""
 
     def __init__(self, wanted: pa.Array, first: Leaf) -> None:
@@ -199,12 +199,12 @@ class _Casts:
 # --- by an index ----------------------------------------------------------------------------------
 
 
-def _indexed(
-    index: KeyIndex, coverage: Coverage, search: Search, first: Leaf, casts: _Casts, facts: _Facts
-) -> tuple[list[_Found], NDArray[np.bool_]]:
+def places_by_index(
+    index: KeyIndex, coverage: Coverage, search: Search, first: Leaf, casts: KeyCasts, facts: LocatedFacts
+) -> tuple[list[FoundPlaces], NDArray[np.bool_]]:
     """The places of files that an index covers, and which files of the source these are: bool[files]."""
     answered = np.zeros(len(search.files), bool)
-    found: list[_Found] = []
+    found: list[FoundPlaces] = []
     problems = []
     said = (lambda file: None) if search.log.has_log else None
     for members in coverage.groups(coverage.is_sure, said):
@@ -242,7 +242,9 @@ def _indexed(
             own = numbers_of[start:stop]
             group = some - listing.first[files[start]]
             is_same = partial(coverage.is_same, int(members.at[member]))
-            found.append(_Found(search.files[position], position, is_same, own, group, first_row[some], rows[some]))
+            found.append(
+                FoundPlaces(search.files[position], position, is_same, own, group, first_row[some], rows[some])
+            )
         answered[members.positions] = True
         share = int((listing.first[members.numbers + 1] - listing.first[members.numbers]).sum())
         facts.expected_false += len(keys.numbers) * column.false_places * share / max(1, listing.places)
@@ -254,16 +256,16 @@ def _indexed(
 # --- by filters -----------------------------------------------------------------------------------
 
 
-def _searched(
-    files: Sequence[DataFile], found: ResolvedSource, how: Options, first: Leaf, casts: _Casts, facts: _Facts
-) -> Iterator[_Found]:
+def places_by_filters(
+    files: Sequence[DataFile], found: ResolvedSource, how: Options, first: Leaf, casts: KeyCasts, facts: LocatedFacts
+) -> Iterator[FoundPlaces]:
     """The places of files that are opened. Raises the first file's error: no place may be missing in silence."""
     if not files:
         return
     position_of = {id(file): position for position, file in enumerate(found.files)}
     search = Search(found, And(()), how).of(files) if found.has_log else Search(resolved_files(files), And(()), how)
 
-    def ask(source: OpenFile, file: FileResult) -> tuple[_Found, float] | None:
+    def ask(source: OpenFile, file: FileResult) -> tuple[FoundPlaces, float] | None:
         outline = file.outline
         assert outline is not None
         leaf = next((one for one in outline.leaves if one.path == first.path), None)
@@ -281,7 +283,7 @@ def _searched(
         rows = outline.rows
         is_same = partial(operator.eq, source.version_token)
         position = position_of[id(file.file)]
-        found = _Found(
+        found = FoundPlaces(
             file.file, position, is_same, np.concatenate(numbers), of, (np.cumsum(rows) - rows)[of], rows[of]
         )
         return found, false
@@ -295,7 +297,7 @@ def _searched(
             yield one.visited[0]
 
 
-def _refuse_constant(search: Search, file: FileResult, outline: Outline, first: Leaf, casts: _Casts) -> None:
+def _refuse_constant(search: Search, file: FileResult, outline: Outline, first: Leaf, casts: KeyCasts) -> None:
     """Raise RequestError for a file that lacks the column, where its rows have a value all the same."""
     absent = search.log.absent(first, outline.n_row_groups, file.file)
     if absent.some_value.any():
@@ -306,22 +308,23 @@ def _refuse_constant(search: Search, file: FileResult, outline: Outline, first: 
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def _table(
+def located_table(
     wanted: pa.Array,
-    places: Sequence[_Found],
-    facts: _Facts,
+    places: Sequence[FoundPlaces],
+    facts: LocatedFacts,
     verify: bool,
-    casts: _Casts,
+    casts: KeyCasts,
     search: Search,
     first: Leaf,
 ) -> pa.Table:
+    """The places of the source's files, in their order, as `locate` gives them. Raises FileError where it verifies."""
     row_numbers: list[pa.Array] = []
     if verify:
         if first.repeated:
             raise RequestError(f"{first.name} is a list, and an element has no row number; leave verify away")
         local = all(one.file.is_local for one in places)
 
-        def check(one: _Found) -> tuple[_Found, pa.Array]:
+        def check(one: FoundPlaces) -> tuple[FoundPlaces, pa.Array]:
             return _verified(one, wanted, casts, search, first)
 
         checked = [result() for result in in_order(check, places, 0 if local else None)]
@@ -357,7 +360,9 @@ def _joined(parts: Sequence[Integers]) -> Integers:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _verified(one: _Found, wanted: pa.Array, casts: _Casts, search: Search, first: Leaf) -> tuple[_Found, pa.Array]:
+def _verified(
+    one: FoundPlaces, wanted: pa.Array, casts: KeyCasts, search: Search, first: Leaf
+) -> tuple[FoundPlaces, pa.Array]:
     """The places of a file that do hold their keys, and for each the numbers of the rows: list<int64>."""
     with OpenFile(one.file) as source:
         if not one.is_same(source.version_token):
@@ -396,7 +401,9 @@ def _verified(one: _Found, wanted: pa.Array, casts: _Casts, search: Search, firs
         lists += [part.tolist() for part in np.split(row, cuts)] if len(number) else []
         groups += [group] * (len(cuts) + 1 if len(number) else 0)
     of = np.array(groups, np.int64)
-    kept = _Found(one.file, one.position, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of])
+    kept = FoundPlaces(
+        one.file, one.position, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of]
+    )
     return kept, pa.array(lists, pa.list_(pa.int64()))
 
 

@@ -15,7 +15,7 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 #     listing    folders, listed by executors; files, packed into tasks
 #     work       what a job works on: listed files, or a table's snapshot
 #     add, jobs  the plan of a job           tasks   what an executor does: rows in, rows out, no Spark
-#     keys, zones  indexes, built by jobs
+#     keys, zones  indexes, built by jobs     locating   keys, by an index and by filters
 #
 # Files and tables are one kind of work (`work`).
 #     A row stands for each file. On executors the rows become files of one `Snapshot` again: of the listing, or of the
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
     from parquet_bloom.spark.keys import build_index
+    from parquet_bloom.spark.locating import locate
     from parquet_bloom.spark.source.reading import read
     from parquet_bloom.spark.source.source import ParquetBloomSource, register
     from parquet_bloom.spark.zones import build_zone_index
@@ -70,6 +71,7 @@ _HOMES = {
     "build_zone_index": "zones",
     "check": "jobs",
     "inspect_filters": "jobs",
+    "locate": "locating",
     "prune": "jobs",
     "read": "source.reading",
     "verify_filters": "jobs",
@@ -86,6 +88,7 @@ __all__ = [
     "build_zone_index",
     "check",
     "inspect_filters",
+    "locate",
     "prune",
     "read",
     "register",

@@ -118,7 +118,7 @@ def build_index(
     source = source_on_spark(paths_of(paths), options)
     folder = index_folder(local_folder(spark, output))
     folder.replaceable(overwrite)
-    data = _found(spark, source)
+    data = found_data(spark, source)
     folder.refuse_among_data(data.source, data.found)
     top = root_named(root, data.source, data.found)
     with raising_ours():
@@ -134,7 +134,7 @@ def build_index(
 
 
 @dataclass(frozen=True)
-class _Data:
+class IndexedData:
     """The files of an index.
 
     source  as build_index would have it on one machine
@@ -148,21 +148,22 @@ class _Data:
 
     @property
     def files(self) -> Sequence[DataFile]:
+        """The files, as the driver opens them."""
         return self.found.files
 
 
-def _found(spark: Any, source: CallSource) -> _Data:
+def found_data(spark: Any, source: CallSource, stored_only: bool = True) -> IndexedData:
     """Find the files. Raises StorageError for a name that was not listed, and as spark.work.work_of."""
-    work = work_of(spark, source, read_guard(source.raw_files), stored_only=True)
+    work = work_of(spark, source, read_guard(source.raw_files), stored_only)
     if isinstance(work, TableWork):
-        return _Data(work, source, ResolvedSource(work.snapshot), work.rows)
+        return IndexedData(work, source, ResolvedSource(work.snapshot), work.rows)
     files, rows = files_on_driver(work)
     names = [work.where.data_file(work.where.absolute(path)) for path in source.paths]
     here = CallSource([one.path if one.is_local else str(one) for one in names])
-    return _Data(work, here, resolved_files(files), rows)
+    return IndexedData(work, here, resolved_files(files), rows)
 
 
-def _chosen(data: _Data, columns: Sequence[str]) -> list[Leaf]:
+def _chosen(data: IndexedData, columns: Sequence[str]) -> list[Leaf]:
     """The columns of the index: of the table, or of the first file that has a footer. Raises RequestError."""
     hidden = hidden_keys(data.found, data.files)
     if isinstance(data.work, TableWork):
@@ -176,7 +177,7 @@ def _chosen(data: _Data, columns: Sequence[str]) -> list[Leaf]:
 # --- footers --------------------------------------------------------------------------------------
 
 
-def _planned(spark: Any, data: _Data, chosen: Sequence[Leaf], root: str, false_places: float) -> Plan:
+def _planned(spark: Any, data: IndexedData, chosen: Sequence[Leaf], root: str, false_places: float) -> Plan:
     """The plan of all files, whose footers executors read."""
     some = min(_FOOTERS, 1 + len(data.rows) // width(spark))
     starts = range(0, len(data.rows), some)
@@ -184,17 +185,21 @@ def _planned(spark: Any, data: _Data, chosen: Sequence[Leaf], root: str, false_p
     run = partial(_plan_files, opener=data.work.opener, chosen=chosen, root=root)
     files: list[PlannedFile] = []
     schemas: dict[bytes, bytes] = {}
-    for row in sorted(_run(spark, work, run, _PLANNED).collect(), key=lambda row: int(row["number"])):
+    for row in sorted(in_pieces(spark, work, run, _PLANNED).collect(), key=lambda row: int(row["number"])):
         for one in pickle.loads(bytes(row["data"])):
             one.data_file, one.schema = data.files[len(files)], schemas.setdefault(one.schema, one.schema)
             files.append(one)
     return assembled(files, chosen, false_places)
 
 
-def _run(spark: Any, work: list[tuple[int, int, bytes]], run: Any, schema: pa.Schema) -> Any:
+def in_pieces(spark: Any, work: list[tuple[int, int, bytes]], run: Any, schema: pa.Schema) -> Any:
+    """The rows of a task for each piece of work."""
+    return mapped_rows(in_tasks(spark, work), run, schema)
+
+
+def in_tasks(spark: Any, work: list[tuple[int, int, bytes]]) -> Any:
     """A task for each piece of work: (task, number, pickle)."""
-    frame = frame_of(spark, work, _WORK)
-    return mapped_rows(frame.repartitionById(max(1, len(work)), "task"), run, schema)
+    return frame_of(spark, work, _WORK).repartitionById(max(1, len(work)), "task")
 
 
 def _plan_files(rows: Iterator[Row], opener: Opener, chosen: Sequence[Leaf], root: str) -> Iterator[Row]:
@@ -287,12 +292,12 @@ class _Layout:
                 yield {"task": self.task[part], "part": part, "data": data}
 
 
-def _segments(spark: Any, data: _Data, plan: Plan, folder: str) -> list[Segment]:
+def _segments(spark: Any, data: IndexedData, plan: Plan, folder: str) -> list[Segment]:
     """Have executors write the parts, then write the listings."""
     layout = _Layout.of(plan.segments)
     most = max(1, min(_DECODED, limits().max_memory // (8 * _ENTRY_COPIES)))
     decode = partial(_decode_files, opener=data.work.opener, layout=layout, most=most)
-    entries = _run(spark, _decoding(spark, data, plan), decode, _ENTRIES)
+    entries = in_pieces(spark, _decoding(spark, data, plan), decode, _ENTRIES)
     of_parts = entries.repartitionById(layout.tasks, "task").sortWithinPartitions("part")
     parts: dict[int, PartFile] = {}
     done = 0
@@ -327,7 +332,7 @@ def _segment(planned: PlannedSegment, columns: dict[int, _Column], parts: dict[i
     return listed_segment(planned, folder, written)
 
 
-def _decoding(spark: Any, data: _Data, plan: Plan) -> list[tuple[int, int, bytes]]:
+def _decoding(spark: Any, data: IndexedData, plan: Plan) -> list[tuple[int, int, bytes]]:
     """The files of each task that decodes, with their places: some small ones, or a large one."""
     number_of = {id(file): number for number, file in enumerate(data.files)}
     values = [[_values_of(one) for one in segment.files] for segment in plan.segments]
