@@ -147,11 +147,16 @@ def test_several_files_and_files_of_tables_are_errors(events: Path, tmp_path: Pa
     (log / "00000000000000000000.json").write_text('{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')
     with pytest.raises(TableFormatError):
         parquet_bloom.bench(folder / "a.parquet", "id = 5", names=["parquet_bloom"])
-    assert parquet_bloom.bench(folder / "a.parquet", "id = 5", names=["parquet_bloom"], runs=1, raw_files=True).engines
 
 
 def test_the_command_as_json(events: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bench", str(events), f"id = {KEY}", "--engine", "parquet_bloom", "--runs", "1", "--json"]) == 0
+    """Of a file in the folder of a table, too."""
+    log = events.parent / "lake/_delta_log"
+    log.mkdir(parents=True)
+    events = events.rename(events.parent / "lake/events.parquet")
+    (log / "00000000000000000000.json").write_text('{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')
+    words = ["--engine", "parquet_bloom", "--runs", "1", "--json", "--raw-files"]
+    assert run(["bench", str(events), f"id = {KEY}", *words]) == 0
     shown = capsys.readouterr()
     document = json.loads(shown.out)
     assert shown.err == ""
