@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,9 @@ def same_rows(source: Any, predicate: Any, index: Any, **options: Any) -> int:
 # --- damaged ones -----------------------------------------------------------------------------------
 
 
+@cache
 def questions(data: Path) -> list[tuple[str, list[str]]]:
-    """Predicates, with the rows that match."""
+    """Predicates, with the rows that match; of data that nobody changes."""
     table = pq.read_table(data)
     asked = [f"a = {table['a'][i]} AND s = '{table['s'][i]}'" for i in (0, 70, 150)]
     asked += ["a = 5 OR s = 'nope'", f"a IN ({table['a'][9]}, {table['a'][99]})", "a IS NULL", "a > 999000"]

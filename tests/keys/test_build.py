@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from keys.key_indexes import (
@@ -133,6 +134,22 @@ def write_ids(folder: Path, files: int = 24, rows: int = 3000) -> None:
                        folder / f"{number:03}.parquet", row_group_size=1000)  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def ids(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that no test changes."""
+    folder = tmp_path_factory.mktemp("build") / "data"
+    write_ids(folder)
+    return folder
+
+
+@pytest.fixture
+def whole(ids: Path, little_memory: None) -> Path:
+    """Their index over `a` and `t`, by a build that nobody kills, once."""
+    if not (ids.parent / "whole/manifest.json").exists():
+        built(ids, ["a", "t"], ids.parent / "whole")
+    return ids.parent / "whole"
+
+
 def killed_at(files_done: int, source: Path, columns: Any, index: Path) -> None:
     """A build in a child process that is killed once so many files are done."""
 
@@ -145,39 +162,38 @@ def killed_at(files_done: int, source: Path, columns: Any, index: Path) -> None:
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("files_done", [1, 4, 9, 23])
-def test_a_killed_build_goes_on_and_writes_the_same(files_done: int, tmp_path: Path, monkeypatch: Any) -> None:
-    write_ids(tmp_path / "data")
-    built(tmp_path / "data", ["a", "t"], tmp_path / "whole")
-    killed_at(files_done, tmp_path / "data", ["a", "t"], tmp_path / "index")
+@pytest.mark.parametrize("files_done", [1, 9, 23])
+def test_a_killed_build_goes_on_and_writes_the_same(
+    files_done: int, ids: Path, whole: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    killed_at(files_done, ids, ["a", "t"], tmp_path / "index")
     decoded: list[int] = []
     real = build._decode
     monkeypatch.setattr(build, "_decode", lambda one, *rest: (decoded.append(1), real(one, *rest))[1])
-    built(tmp_path / "data", ["a", "t"], tmp_path / "index")
-    assert content_of(tmp_path / "index") == content_of(tmp_path / "whole")
-    assert said_of(tmp_path / "index") == said_of(tmp_path / "whole")
+    built(ids, ["a", "t"], tmp_path / "index")
+    assert content_of(tmp_path / "index") == content_of(whole)
+    assert said_of(tmp_path / "index") == said_of(whole)
     assert not (tmp_path / "index/build").exists()
     if files_done > 8:
         assert len(decoded) < 24 - files_done + 6, "files that were spilled are not decoded again"
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("seed", range(3))
-def test_a_build_that_is_killed_again_and_again_writes_the_same(seed: int, tmp_path: Path) -> None:
-    write_ids(tmp_path / "data")
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 3), 1)])
+def test_a_build_that_is_killed_again_and_again_writes_the_same(seed: int, ids: Path, tmp_path: Path) -> None:
     begun = time.perf_counter()
-    built(tmp_path / "data", ["a", "t"], tmp_path / "whole")
+    built(ids, ["a", "t"], tmp_path / "whole")
     taken = time.perf_counter() - begun
     rng = Random(seed)
     for _ in range(6):
         status = in_a_child(
-            lambda: built(tmp_path / "data", ["a", "t"], tmp_path / "index", overwrite=True),
+            lambda: built(ids, ["a", "t"], tmp_path / "index", overwrite=True),
             killed_after=rng.random() * 1.2 * taken,
         )
         assert status in (0, signal.SIGKILL)
         if status == 0:
             assert said_of(tmp_path / "index") == said_of(tmp_path / "whole")
-    built(tmp_path / "data", ["a", "t"], tmp_path / "index", overwrite=True)
+    built(ids, ["a", "t"], tmp_path / "index", overwrite=True)
     assert content_of(tmp_path / "index") == content_of(tmp_path / "whole")
 
 

@@ -29,6 +29,11 @@ PLANTED = 123456789012345678
 ROWS, FILES = 300, 4
 
 
+@pytest.fixture(autouse=True)
+def haste() -> None:
+    """None: these tests are of the times that users have."""
+
+
 def write(path: Path, seed: int) -> None:
     ids = np.random.default_rng(seed).integers(0, 1 << 60, ROWS)
     table = pa.table({"id": ids, "name": [f"n{(seed * 7 + n) % 90}" for n in range(ROWS)]})
@@ -52,9 +57,8 @@ def key_of(path: Path, row: int = 150) -> int:
 def hold(data: Path, index: Path, *more: str) -> None:
     """Hold rows by keys of each file, and of none, against those without an index."""
     keys = [key_of(path) for path in sorted(data.rglob("*.parquet"))]
-    for key in keys:
-        assert same_rows(data, f"id = {key}", index) >= 1
-    same_rows(data, f"id IN ({', '.join(map(str, [*keys, 5]))}) AND NOT name = 'n3'", index)
+    assert same_rows(data, f"id IN ({', '.join(map(str, [*keys, 5]))})", index) >= len(set(keys))
+    assert same_rows(data, f"id = {keys[1]} AND NOT name = 'no'", index) >= 1
     same_rows(data, f"id = {PLANTED} OR name = 'new'", index)
     for predicate in more:
         same_rows(data, predicate, index)
@@ -80,8 +84,10 @@ def test_nothing_changed(data: Path, tmp_path: Path) -> None:
 # --- filters ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("update", [False, True])
-@pytest.mark.parametrize("placement", ["footer", "chunk-start", "tail", "appended tail"])
+@pytest.mark.parametrize(
+    ("placement", "update"),
+    [("footer", False), ("footer", True), ("chunk-start", True), ("tail", False), ("appended tail", True)],
+)
 def test_filters_come_and_go(placement: str, update: bool, data: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     options: dict[str, Any] = {"placement": placement}
@@ -146,15 +152,14 @@ def test_a_rewrite_that_keeps_size_footer_and_mtime(rewrite: str, update: bool, 
     path.write_bytes(old)
     build_index(data, ["id", "name"], index, overwrite=True)
     assert same_rows(data, f"id = {PLANTED}", index) == 0
-    for _ in range(3):
-        for content, rows in ((new, 1), (old, 0)):
-            disguised_changes.REWRITES[rewrite](path, content)
-            if update:
-                report = update_index(index, data)
-                assert (report.kept, report.recognised, report.added) == (FILES - 1, 0, 1)
-            assert same_rows(data, f"id = {PLANTED}", index) == rows
-            assert note_of(data, index) == (None if update else not_covered(1, FILES))
-            hold(data, index)
+    for content, rows in ((new, 1), (old, 0), (new, 1)):
+        disguised_changes.REWRITES[rewrite](path, content)
+        if update:
+            report = update_index(index, data)
+            assert (report.kept, report.recognised, report.added) == (FILES - 1, 0, 1)
+        assert same_rows(data, f"id = {PLANTED}", index) == rows
+        assert note_of(data, index) == (None if update else not_covered(1, FILES))
+    hold(data, index)
 
 
 @pytest.mark.parametrize("rewrite", disguised_changes.REWRITES)
@@ -165,7 +170,7 @@ def test_a_rewrite_at_once(rewrite: str, tmp_path: Path) -> None:
     new = disguised_changes.written(disguised_changes.replaced(table, "id", 100, PLANTED))
     (tmp_path / "data").mkdir()
     path = tmp_path / "data/a.parquet"
-    for _ in range(5):
+    for _ in range(3):
         path.write_bytes(old)
         build_index(tmp_path / "data", ["id"], tmp_path / "index", overwrite=True)
         disguised_changes.REWRITES[rewrite](path, new)
@@ -244,8 +249,9 @@ def test_what_changed_is_read(name: str, data: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     change(data)
     rows = [path for path in data.rglob("*.parquet") if pq.read_metadata(path).num_rows]
-    for path in rows if name != "a column has another type" else []:
-        assert same_rows(data, f"id = {key_of(path)}", index) >= 1
+    keys = [] if name == "a column has another type" else [key_of(path) for path in rows]
+    one_of_them = f"id IN ({', '.join(map(str, [*keys, 5]))})"
+    assert same_rows(data, one_of_them, index) >= len(set(keys))
     same_rows(data, f"id = {PLANTED} OR name = 'new'", index)
     same_rows(data, "id IS NULL OR NOT name = 'n5'", index)
     assert note_of(data, index) == (not_covered(changed, files) if changed else None)
@@ -253,8 +259,7 @@ def test_what_changed_is_read(name: str, data: Path, tmp_path: Path) -> None:
         return
     report = update_index(index, data)
     assert report.kept + report.added == files
-    for path in rows:
-        assert same_rows(data, f"id = {key_of(path)}", index) >= 1
+    assert same_rows(data, one_of_them, index) >= len(set(keys))
     assert note_of(data, index) is None
 
 

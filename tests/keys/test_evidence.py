@@ -93,7 +93,7 @@ def test_files_of_several_types_lose_no_row(name: str, seed: int, tmp_path: Path
     paths = sorted(data.rglob("*.parquet"), key=lambda path: path.name)
     build_index(paths, ["c"] if name != "list" else ["c.list.element"], index)
     values = {repr(v): (v, kind) for kind, some in MIXED[name] for v in some if v is not None}
-    for value, kind in values.values():
+    for at, (value, kind) in enumerate(values.values()):
         if name == "list":
             trees: list[Any] = [Contains(("c",), one) for one in value if one is not None]
         else:
@@ -101,14 +101,14 @@ def test_files_of_several_types_lose_no_row(name: str, seed: int, tmp_path: Path
             literal = value if name == "key" else literal_in(value, plain)
             trees = [] if literal is None else [
                 Compare(("c",), "=", literal), IsIn(("c",), (literal, None)), Compare(("c",), ">=", literal)
-            ]  # fmt: skip
+            ][: 3 if at < 2 else 1]  # fmt: skip
         for tree in trees:
             hold(paths, tree, index)
         if trees:
             hold_places(paths, trees[0], trees[0].value if name == "list" else value, index)
     first = MIXED[name][0]
     if name not in ("key", "list"):
-        for _ in range(10):
+        for _ in range(5):
             leaves = {("c",): first, ("row",): (pa.int64(), [0, 3]), ("p",): (pa.int32(), [1, 2, 3])}
             hold(paths, random_predicate(rng, leaves), index)
 
@@ -178,7 +178,7 @@ def test_expected_and_measured_false_places_agree(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     rng = Random(4)
     for number in range(4):
-        ids = [rng.randrange(2**60) * 2 for _ in range(2500)]
+        ids = [rng.randrange(2**60) * 2 for _ in range(1500)]
         pq.write_table(
             pa.table({"id": ids}), tmp_path / f"data/{number}.parquet", row_group_size=25, write_statistics=False
         )
@@ -196,18 +196,19 @@ def test_expected_and_measured_false_places_agree(tmp_path: Path) -> None:
 # --- every function that asks -----------------------------------------------------------------------
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    rng = Random(9)
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that no test changes; their index lies beside them."""
+    rng, folder = Random(9), tmp_path_factory.mktemp("evidence")
     for number in range(12):
-        path = tmp_path / f"data/p={number % 3}/{number:02}.parquet"
+        path = folder / f"data/p={number % 3}/{number:02}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         table = pa.table(
             {"id": [number * 100 + i for i in range(60)], "s": [f"s{rng.randrange(200)}" for _ in range(60)]}
         )
         pq.write_table(table, path, row_group_size=20, write_statistics=False)
-    build_index(tmp_path / "data", ["id", "s"], tmp_path / "index")
-    return tmp_path / "data"
+    build_index(folder / "data", ["id", "s"], folder / "index")
+    return folder / "data"
 
 
 PREDICATES = ["id = 707", "id IN (5, 707, 99999) AND p = 1", "s = 's5' AND NOT id = 3", "NOT (id = 5 OR s = 's7')",
@@ -218,11 +219,11 @@ PREDICATES = ["id = 707", "id IN (5, 707, 99999) AND p = 1", "s = 's5' AND NOT i
 @pytest.mark.parametrize("fewest", [1, 1000])
 @pytest.mark.parametrize("predicate", PREDICATES)
 def test_all_functions_give_the_same_rows(
-    predicate: str, fewest: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    predicate: str, fewest: int, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files decided together, and one by one."""
     monkeypatch.setattr(together, "FEWEST", fewest)
-    index = tmp_path / "index"
+    index = data.parent / "index"
     try:
         wanted = parquet_bloom.read_table(data, predicate)
     except RequestError:
@@ -319,13 +320,13 @@ def test_and_or_in_over_folders_and_segments(seed: int, tmp_path: Path) -> None:
         }
 
 
-def test_polars_and_keys(data: Path, tmp_path: Path) -> None:
-    lazy = parquet_bloom.scan_polars(data, index=tmp_path / "index")
+def test_polars_and_keys(data: Path) -> None:
+    lazy = parquet_bloom.scan_polars(data, index=data.parent / "index")
     for where in (pl.col("id") == 707, pl.col("id").is_in([5, 707, 9]), (pl.col("s") == "s5") & (pl.col("p") == 1)):
         plain = parquet_bloom.scan_polars(data).filter(where).collect()
         assert lazy.filter(where).collect().equals(plain)
     keys = [5, 707, 1159, 99999]
-    with_index = parquet_bloom.prune(data, column="id", values=keys, index=tmp_path / "index")
+    with_index = parquet_bloom.prune(data, column="id", values=keys, index=data.parent / "index")
     without = parquet_bloom.prune(data, column="id", values=keys)
     assert {path for path, _ in with_index} <= {path for path, _ in without}
     for key in keys[:3]:

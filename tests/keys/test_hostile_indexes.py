@@ -26,8 +26,8 @@ GIGABYTE = 1 << 30
 
 
 @pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 4)])
-def test_no_row_is_lost_to_wrong_bytes(seed: int, index: Path, tmp_path: Path) -> None:
-    asked, rng = questions(tmp_path / "data")[:3], Random(seed)
+def test_no_row_is_lost_to_wrong_bytes(seed: int, index: Path, shared: Path) -> None:
+    asked, rng = questions(shared)[:3], Random(seed)
     said = 0
     for _ in range(60):
         path = rng.choice(files_of(index))
@@ -48,15 +48,15 @@ def test_no_row_is_lost_to_wrong_bytes(seed: int, index: Path, tmp_path: Path) -
             case "other":
                 data = bytearray(rng.choice(files_of(index)).read_bytes())
         path.write_bytes(data)
-        _, told = ask(tmp_path / "data", index, asked)
+        _, told = ask(shared, index, asked)
         said += bool(told)
         path.write_bytes(whole)
     assert said > 20
-    assert ask(tmp_path / "data", index, asked) == (3, [])
+    assert ask(shared, index, asked) == (3, [])
 
 
 @pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 20), 2)])
-def test_every_bit_of_a_page_header_counts_or_is_no_matter(seed: int, index: Path, tmp_path: Path) -> None:
+def test_every_bit_of_a_page_header_counts_or_is_no_matter(seed: int, index: Path, shared: Path) -> None:
     """Checksums of pages are not of their headers, in which a bit may drop the checksum, or the page."""
     places = []
     for path in files_of(index):
@@ -66,20 +66,20 @@ def test_every_bit_of_a_page_header_counts_or_is_no_matter(seed: int, index: Pat
             for column in (metadata.row_group(0).column(i) for i in range(metadata.num_columns)):
                 starts = {column.data_page_offset, column.dictionary_page_offset or column.data_page_offset}
                 places += [(path, at + i) for at in starts for i in range(45)]
-    asked = questions(tmp_path / "data")[:1]
+    asked = questions(shared)[:1]
     rng = Random(seed)
     for path, at in rng.sample(places, 60):
         whole = path.read_bytes()
         data = bytearray(whole)
         data[at] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
-        ask(tmp_path / "data", index, asked)
+        ask(shared, index, asked)
         path.write_bytes(whole)
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "a folder"])
 @pytest.mark.parametrize("which", ["manifest", "listing", "part"])
-def test_what_is_damaged_is_done_without(which: str, damage: str, index: Path, tmp_path: Path) -> None:
+def test_what_is_damaged_is_done_without(which: str, damage: str, index: Path, shared: Path) -> None:
     pattern = {"manifest": "manifest.json", "listing": "segments/*/*", "part": "columns/0/*"}[which]
     [path] = index.glob(pattern)
     whole = path.read_bytes()
@@ -88,8 +88,8 @@ def test_what_is_damaged_is_done_without(which: str, damage: str, index: Path, t
         path.mkdir()
     elif damage != "gone":
         path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
-    asked = questions(tmp_path / "data")
-    answered, told = ask(tmp_path / "data", index, asked)
+    asked = questions(shared)
+    answered, told = ask(shared, index, asked)
     if which == "manifest":  # without it nothing says that this is an index of these data
         assert answered == 0
     else:
@@ -98,10 +98,10 @@ def test_what_is_damaged_is_done_without(which: str, damage: str, index: Path, t
     assert told
 
 
-def test_a_damaged_part_says_nothing_of_its_column_alone(index: Path, tmp_path: Path) -> None:
+def test_a_damaged_part_says_nothing_of_its_column_alone(index: Path, shared: Path) -> None:
     [part] = parts_of(index, 0)
     part.write_bytes(part.read_bytes()[:-1] + b"2")
-    data = tmp_path / "data"
+    data = shared
     value = pq.read_table(data)["a"][0].as_py()
     by_a = parquet_bloom.check(data, f"a = {value}", index=index)
     assert [note.count(str(part)) for note in by_a.notes] == [1]
@@ -164,10 +164,10 @@ FORGED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_what_a_manifest_says_is_checked(name: str, index: Path, tmp_path: Path) -> None:
+def test_what_a_manifest_says_is_checked(name: str, index: Path, shared: Path) -> None:
     rewrite_manifest(index, FORGED[name])
-    asked = questions(tmp_path / "data")
-    answered, told = ask(tmp_path / "data", index, asked)
+    asked = questions(shared)
+    answered, told = ask(shared, index, asked)
     assert told
     if answered:
         assert name in ("2^31 - 1 places", "no places", "other files", "no schemas"), (
@@ -175,7 +175,7 @@ def test_what_a_manifest_says_is_checked(name: str, index: Path, tmp_path: Path)
         )
     else:
         with pytest.raises(DamagedFileError, match=r"manifest\.json: its manifest is damaged"):
-            parquet_bloom.check(tmp_path / "data", "a = 5", index=index)
+            parquet_bloom.check(shared, "a = 5", index=index)
 
 
 TEXTS = {
@@ -194,25 +194,25 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_is_no_manifest_is_one_line(name: str, index: Path, tmp_path: Path) -> None:
+def test_what_is_no_manifest_is_one_line(name: str, index: Path, shared: Path) -> None:
     (index / "manifest.json").write_bytes(TEXTS[name])
     with pytest.raises(DamagedFileError) as e:
-        parquet_bloom.check(tmp_path / "data", "a = 5", index=index)
+        parquet_bloom.check(shared, "a = 5", index=index)
     assert len(str(e.value)) < 500
 
 
-def test_a_newer_version_is_told(index: Path, tmp_path: Path) -> None:
+def test_a_newer_version_is_told(index: Path, shared: Path) -> None:
     words = json.loads((index / "manifest.json").read_text())
     (index / "manifest.json").write_text(json.dumps(words | {"format_version": 2}))
     with pytest.raises(RequestError, match="has version 2 of the format"):
-        parquet_bloom.check(tmp_path / "data", "a = 5", index=index)
+        parquet_bloom.check(shared, "a = 5", index=index)
 
 
-def test_a_wrong_checksum_is_damage(index: Path, tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_damage(index: Path, shared: Path) -> None:
     text = (index / "manifest.json").read_text()
     (index / "manifest.json").write_text(text.replace('"rows": 180', '"rows": 181'))
     with pytest.raises(DamagedFileError, match="its checksum is wrong"):
-        parquet_bloom.check(tmp_path / "data", "a = 5", index=index)
+        parquet_bloom.check(shared, "a = 5", index=index)
 
 
 def write_entries(path: Path, entries: list[tuple[int, int]], **options: Any) -> None:
@@ -230,14 +230,14 @@ PARTS: dict[str, Callable[[list[tuple[int, int]]], list[tuple[int, int]]]] = {
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_entries_that_cannot_be_are_damage(name: str, index: Path, tmp_path: Path) -> None:
+def test_entries_that_cannot_be_are_damage(name: str, index: Path, shared: Path) -> None:
     """With checksums that fit."""
     [part] = parts_of(index, 0)
     entries = PARTS[name](by_pyarrow(part))
     write_entries(part, entries)
     said_anew(index, part, len(entries))
-    asked = questions(tmp_path / "data")
-    answered, told = ask(tmp_path / "data", index, asked)
+    asked = questions(shared)
+    answered, told = ask(shared, index, asked)
     assert answered == len(asked)
     assert any(str(part) in one for one in told)
 
@@ -245,39 +245,39 @@ def test_entries_that_cannot_be_are_damage(name: str, index: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     "options", [{"row_group_size": 50}, {"use_dictionary": False}, {"compression": "zstd"}], ids=str
 )
-def test_entries_of_another_writer_are_entries(options: dict[str, Any], index: Path, tmp_path: Path) -> None:
+def test_entries_of_another_writer_are_entries(options: dict[str, Any], index: Path, shared: Path) -> None:
     [part] = parts_of(index, 0)
     entries = by_pyarrow(part)
     write_entries(part, entries, **options)
     said_anew(index, part, len(entries))
-    asked = questions(tmp_path / "data")
-    assert ask(tmp_path / "data", index, asked) == (len(asked), [])
+    asked = questions(shared)
+    assert ask(shared, index, asked) == (len(asked), [])
 
 
-def test_parts_that_are_exchanged_are_known_by_their_footers(index: Path, tmp_path: Path) -> None:
+def test_parts_that_are_exchanged_are_known_by_their_footers(index: Path, shared: Path) -> None:
     [one], [other] = parts_of(index, 0), parts_of(index, 1)
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
     other.write_bytes(first)
-    asked = questions(tmp_path / "data")
-    answered, told = ask(tmp_path / "data", index, asked)
+    asked = questions(shared)
+    answered, told = ask(shared, index, asked)
     assert answered == len(asked)
     assert told
 
 
-def test_parts_of_another_index_are_known_by_their_footers(index: Path, tmp_path: Path) -> None:
+def test_parts_of_another_index_are_known_by_their_footers(index: Path, shared: Path, tmp_path: Path) -> None:
     """Of the same files, but for one value."""
-    table = pq.read_table(tmp_path / "data/1.parquet")
+    table = pq.read_table(shared / "1.parquet")
     (tmp_path / "other").mkdir()
-    shutil.copytree(tmp_path / "data", tmp_path / "other/data")
+    shutil.copytree(shared, tmp_path / "other/data")
     values = pa.array([77, *table["a"].to_pylist()[1:]])
     pq.write_table(table.set_column(0, "a", values), tmp_path / "other/data/1.parquet", row_group_size=20)
     build_index(tmp_path / "other/data", ["a", "s"], tmp_path / "other/index")
     for number in (0, 1):
         [mine], [theirs] = parts_of(index, number), parts_of(tmp_path / "other/index", number)
         mine.write_bytes(theirs.read_bytes())
-    asked = questions(tmp_path / "data")
-    answered, _ = ask(tmp_path / "data", index, asked)
+    asked = questions(shared)
+    answered, _ = ask(shared, index, asked)
     assert answered == len(asked)
 
 
@@ -300,12 +300,12 @@ LISTED: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_a_listing_that_cannot_be_is_damage(name: str, index: Path, tmp_path: Path) -> None:
+def test_a_listing_that_cannot_be_is_damage(name: str, index: Path, shared: Path) -> None:
     [path] = index.glob("segments/*/files.parquet")
     table = LISTED[name](pq.ParquetFile(path).read())
     pq.write_table(table, path, store_schema=False, write_page_checksum=True)
     said_anew(index, path, table.num_rows)
-    asked = questions(tmp_path / "data")
-    answered, told = ask(tmp_path / "data", index, asked)
+    asked = questions(shared)
+    answered, told = ask(shared, index, asked)
     assert answered == len(asked)
     assert any(str(path) in one for one in told)

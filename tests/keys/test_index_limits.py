@@ -51,11 +51,11 @@ OUTSIDE = ["/etc/passwd", "../secret.parquet", "../../../../../../etc/passwd", "
 
 
 @pytest.mark.parametrize("root", [None, "", "/", "s3://bucket", "/etc"])
-def test_names_of_a_listing_are_only_compared(root: str | None, index: Path, tmp_path: Path, opened: list[str]) -> None:
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "secret.parquet")
+def test_names_of_a_listing_are_only_compared(root: str | None, index: Path, shared: Path, opened: list[str]) -> None:
+    pq.write_table(pa.table({"a": [1]}), shared.parent / "secret.parquet")  # what "../" leads to
     [path] = index.glob("segments/*/files.parquet")
     table = pq.ParquetFile(path).read()
-    asked = questions(tmp_path / "data")
+    asked = questions(shared)
     for start in range(0, len(OUTSIDE), 3):
         names = (OUTSIDE * 2)[start : start + 3]
         forged = table.set_column(2, "path", pa.array([names[n.as_py()] for n in table["file"]]))
@@ -63,35 +63,35 @@ def test_names_of_a_listing_are_only_compared(root: str | None, index: Path, tmp
         said_anew(index, path, table.num_rows)
         if root is not None:
             rewrite_manifest(index, lambda words: words.update(root=root))
-        ask(tmp_path / "data", index, asked)  # imports what is needed
+        ask(shared, index, asked)  # imports what is needed
         opened.clear()
-        _, told = ask(tmp_path / "data", index, asked)
+        _, told = ask(shared, index, asked)
         assert told
         found = set(opened)
         opened.clear()
         for predicate, _ in asked:
-            parquet_bloom.read_table(tmp_path / "data", predicate)
-            parquet_bloom.check(tmp_path / "data", predicate)
+            parquet_bloom.read_table(shared, predicate)
+            parquet_bloom.check(shared, predicate)
         more = {name for name in found - set(opened) if not name.startswith("/proc/self/fd/")}
         assert more
         assert {name for name in more if not name.startswith(f"{index}/")} == set()
 
 
-def test_links_of_an_index_lead_to_damage_only(index: Path, tmp_path: Path) -> None:
+def test_links_of_an_index_lead_to_damage_only(index: Path, shared: Path, tmp_path: Path) -> None:
     [part] = parts_of(index, 0)
     (tmp_path / "secret").write_bytes(b"the password is PASSWORD" * 500)
     part.unlink()
     part.symlink_to(tmp_path / "secret")
-    _, told = ask(tmp_path / "data", index, questions(tmp_path / "data"))
+    _, told = ask(shared, index, questions(shared))
     assert told
     assert not [one for one in told if "PASSWORD" in one]
 
 
-def test_a_pipe_in_an_index_does_not_hang(index: Path, tmp_path: Path) -> None:
+def test_a_pipe_in_an_index_does_not_hang(index: Path, shared: Path) -> None:
     for path in (parts_of(index, 0)[0], *index.glob("segments/*/*"), index / "manifest.json"):
         path.unlink()
         os.mkfifo(path)
-        answered, told = ask(tmp_path / "data", index, questions(tmp_path / "data")[:2])
+        answered, told = ask(shared, index, questions(shared)[:2])
         assert told or not answered
 
 
@@ -109,13 +109,13 @@ def in_little_memory(work: Callable[[], object], most: int = GIGABYTE) -> int:
     return in_a_child(limited)
 
 
-def test_a_manifest_of_many_gigabytes_is_not_read(index: Path, tmp_path: Path) -> None:
+def test_a_manifest_of_many_gigabytes_is_not_read(index: Path, shared: Path) -> None:
     with (index / "manifest.json").open("r+b") as file:
         file.truncate(20 * GIGABYTE)
 
     def work() -> None:
         with pytest.raises(DamagedFileError, match="too many for a manifest"):
-            parquet_bloom.check(tmp_path / "data", "a = 5", index=index)
+            parquet_bloom.check(shared, "a = 5", index=index)
 
     assert in_little_memory(work) == 0
 
@@ -139,22 +139,22 @@ def bomb_page(path: Path, column: int) -> None:
 
 
 @pytest.mark.parametrize("which", ["part", "listing"])
-def test_a_page_that_decompresses_to_gigabytes_is_not_decompressed(which: str, index: Path, tmp_path: Path) -> None:
+def test_a_page_that_decompresses_to_gigabytes_is_not_decompressed(which: str, index: Path, shared: Path) -> None:
     [path] = parts_of(index, 0) if which == "part" else list(index.glob("segments/*/files.parquet"))
     rows = pq.read_metadata(path).num_rows
     bomb_page(path, 1)
     said_anew(index, path, rows)
-    asked = questions(tmp_path / "data")
+    asked = questions(shared)
 
     def work() -> None:
-        answered, told = ask(tmp_path / "data", index, asked)
+        answered, told = ask(shared, index, asked)
         assert answered == len(asked)
         assert any("over half of max_memory" in one for one in told)
 
     assert in_little_memory(work) == 0
 
 
-def test_a_long_text_in_every_row_is_not_unfolded(index: Path, tmp_path: Path) -> None:
+def test_a_long_text_in_every_row_is_not_unfolded(index: Path, shared: Path) -> None:
     """30,000 places whose path is one text of 100 KB take 3 GB, and a few bytes in the file."""
     [path] = index.glob("segments/*/files.parquet")
     table = pq.ParquetFile(path).read()
@@ -166,10 +166,10 @@ def test_a_long_text_in_every_row_is_not_unfolded(index: Path, tmp_path: Path) -
     assert path.stat().st_size < 1 << 20
     said_anew(index, path, 30_000)
     rewrite_manifest(index, lambda words: words["segments"][0].update(places=30_000, files=1))
-    asked = questions(tmp_path / "data")
+    asked = questions(shared)
 
     def work() -> None:
-        answered, told = ask(tmp_path / "data", index, asked)
+        answered, told = ask(shared, index, asked)
         assert answered == len(asked)
         assert any("its texts take up to" in one for one in told)
 
@@ -177,7 +177,7 @@ def test_a_long_text_in_every_row_is_not_unfolded(index: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("claim", ["values", "rows"])
-def test_a_row_group_of_many_values_is_not_read(claim: str, index: Path, tmp_path: Path) -> None:
+def test_a_row_group_of_many_values_is_not_read(claim: str, index: Path, shared: Path) -> None:
     for path in (parts_of(index, 0)[0], *index.glob("segments/*/files.parquet")):
         whole, manifest = path.read_bytes(), (index / "manifest.json").read_bytes()
         with edited_footer(path) as footer:
@@ -189,10 +189,10 @@ def test_a_row_group_of_many_values_is_not_read(claim: str, index: Path, tmp_pat
         said_anew(index, path, rows)
         if rows > 1000 and "segments" in path.parts:
             rewrite_manifest(index, lambda words: words["segments"][0].update(places=2**31 - 1))
-        asked = questions(tmp_path / "data")
+        asked = questions(shared)
 
         def work(asked: Any = asked) -> None:
-            answered, told = ask(tmp_path / "data", index, asked)
+            answered, told = ask(shared, index, asked)
             assert answered == len(asked)
             assert told
 

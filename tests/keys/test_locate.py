@@ -18,6 +18,7 @@ from support.delta_tables import commit, inline
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, RequestError, StaleIndexError, UnknownColumnError
+from parquet_bloom.keys import manifest
 from parquet_bloom.keys.locate import facts_of
 
 ROWS, GROUP, FILES = 240, 60, 3
@@ -84,14 +85,19 @@ def as_found(table: pa.Table, keys: list[Any]) -> dict[tuple[int, int, int], lis
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("way", ["index", "filters", "nothing"])
-def test_all_places_of_keys_are_found(tmp_path: Path, kind: str, way: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "way"),  # an index of each kind, by turns of one part and of several, and by turns filters and nothing
+    [(kind, way) for at, kind in enumerate(KINDS) for way in (("index", "filters"), ("parts", "nothing"))[at % 2]],
+)
+def test_all_places_of_keys_are_found(tmp_path: Path, kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = write(tmp_path / "data", kind)
     index = None
-    if way == "index":
+    if way == "parts":
+        monkeypatch.setattr(manifest, "_PART_ENTRIES", 40)
+    if way in ("index", "parts"):
         parquet_bloom.build_index(tmp_path / "data", "k", tmp_path / "index", false_places=1e-4)
         index = tmp_path / "index"
+        assert (len(list(index.glob("columns/0/*"))) > 1) == (way == "parts")
     elif way == "filters":
         parquet_bloom.add_filters(tmp_path / "data", columns=["k"], fpp=1e-4, in_place=True)
     absent = values_of(kind, np.random.default_rng(99), 40)
@@ -106,7 +112,7 @@ def test_all_places_of_keys_are_found(tmp_path: Path, kind: str, way: str) -> No
     assert as_found(found, listed).keys() >= wanted.keys()
     assert found.num_rows == len(as_found(found, listed)), "each place of a key once"
     facts = facts_of(found)
-    assert (facts["covered"], facts["searched"]) == ((FILES, 0) if way == "index" else (0, FILES))
+    assert (facts["covered"], facts["searched"]) == ((FILES, 0) if index is not None else (0, FILES))
     if way != "nothing":
         assert found.num_rows <= len(wanted) + 3, "few by chance"
     verified = parquet_bloom.locate(tmp_path / "data", "k", keys, index, verify=True)

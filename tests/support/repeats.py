@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import cycle
 from random import Random
 from typing import Any
 
@@ -19,3 +20,8 @@ def some_then_more(values: Iterable[Any]) -> list[Any]:
     every = list(values)
     quick = set(Random(0).sample(range(len(every)), -(-len(every) // 3)))
     return [one if i in quick else pytest.param(one, marks=pytest.mark.more) for i, one in enumerate(every)]
+
+
+def by_turns(values: Iterable[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Pairs: each value with one of the others, which take turns. For a setting that needs each value once only."""
+    return list(zip(values, cycle(others), strict=False))

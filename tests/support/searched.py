@@ -20,6 +20,7 @@ from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage.paths import DataFile
 
+LOOPS = ("numpy", "numba")  # who looks into filters: numba where it has been imported
 _SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE, Slot.KEY_VALUES, Slot.DRAFT_FILTER)
 
 

@@ -35,6 +35,11 @@ def nothing_remembered() -> None:
     content._remembered.clear()
 
 
+@pytest.fixture(autouse=True)
+def haste() -> None:
+    """None: these tests are of the times that users have."""
+
+
 def two_versions(rows: int = 5000) -> tuple[bytes, bytes]:
     """pyarrow's defaults, and one value corrected."""
     table = pa.table({"id": np.random.default_rng(7).integers(0, 1 << 60, rows)})
@@ -248,7 +253,7 @@ def rewrites_of(seed: int) -> Iterator[tuple[bytes, bytes, Any]]:
             yield old, new, value
 
 
-@pytest.mark.parametrize("seed", [*range(4), *more_then_slow(range(4, 40), 8)])
+@pytest.mark.parametrize("seed", [0, 1, *more_then_slow(range(2, 40), 8)])
 def test_no_row_is_lost_to_a_random_rewrite(seed: int, tmp_path: Path) -> None:
     cases = list(rewrites_of(seed))
     assert len(cases) >= 5, "most random files have a rewrite that looks alike"
