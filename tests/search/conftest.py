@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.searched import LOOPS
 
 from parquet_bloom.search import together
 
 
-@pytest.fixture(params=["numpy", "numba"])
+@pytest.fixture(params=LOOPS)
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether numba's loops are used."""
     if request.param == "numba":
