@@ -25,7 +25,7 @@ from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
 
 _BIG = 20_000_000
-_COLUMNS = 12
+_COLUMNS = 8
 READ_BY_NOBODY = (pa.ArrowException, OSError, ValueError, NotImplementedError)
 
 

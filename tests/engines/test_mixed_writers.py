@@ -317,7 +317,7 @@ def test_no_row_is_lost_between_any_two_types(tmp_path: Path) -> None:
             except pa.ArrowException:
                 continue
             batch = rows.combine_chunks().to_batches()[0]
-            for text, tree in (trees[(asked + at) % 3][at] for at in range(asked % 2, len(LITERALS), 2)):
+            for text, tree in (trees[(asked + at) % 3][at] for at in range(asked % 3, len(LITERALS), 3)):
                 try:
                     keep = row_filter(tree, schema)
                     verdicts = parquet_bloom.check([there, here], tree)[-groups:]
@@ -328,5 +328,5 @@ def test_no_row_is_lost_between_any_two_types(tmp_path: Path) -> None:
                 assert not lost, f"{text} over {first}, {here.name}: rows {lost}"
                 asked += 1
                 skipped += any(v.skipped for v in verdicts)
-    assert asked > 750, asked
-    assert skipped > 150, skipped
+    assert asked > 500, asked
+    assert skipped > 100, skipped

@@ -93,7 +93,7 @@ def ask_all(asked: DuckDB, path: Path, wanted: list[pa.Scalar]) -> dict[str, int
     return found
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases(), data=st.data())
 def test_any_key_in_any_table(case: Case, data: st.DataObject) -> None:
     keys = case.scalars()

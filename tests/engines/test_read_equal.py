@@ -50,12 +50,13 @@ def source(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     path.unlink()
 
 
-@pytest.fixture(scope="module", params=made.PLACEMENTS)
-def ours(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The source with filters on every column that can have one."""
+@pytest.fixture(scope="module")
+def ours(layout: Layout, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The source with filters on every column that can have one, of each layout at another place than of the next."""
     path = tmp_path_factory.mktemp("ours") / "ours.parquet"
+    placement = made.PLACEMENTS[made.LAYOUTS.index(layout) % len(made.PLACEMENTS)]
     # Named, because a column that is wholly dictionary-encoded gets a filter only if it is named.
-    add_filters(source, path, columns=made.leaves(source), placement=request.param, sync=False)
+    add_filters(source, path, columns=made.leaves(source), placement=placement, sync=False)
     yield path
     path.unlink()
 
@@ -92,9 +93,16 @@ class Added:
     replaced: bool
 
 
+def pairs() -> list[tuple[str, str, str]]:
+    """Each fixture is filled and replaced, at places that change from one to the next."""
+    turns = [(name, what) for name in made.fixtures() for what in WHAT]
+    places = len(made.PLACEMENTS)
+    return [(*turn, made.PLACEMENTS[(at + at // places) % places]) for at, turn in enumerate(turns)]
+
+
 @pytest.fixture(
     scope="module",
-    params=[(name, what, where) for name in made.fixtures() for what in WHAT for where in made.PLACEMENTS],
+    params=pairs(),
     ids="-".join,
 )
 def added(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Added:

@@ -145,10 +145,8 @@ def test_hive_folders(case: str, tmp_path: Path) -> None:
     if case != "long":  # pyarrow itself has no type for them
         filters += [[(key, "=", given[0])], [(key, "!=", given[0])], [(key, "in", given[1:])], [(key, ">", given[0])]]
         filters += [[(key, "=", given[1]), ("row", ">", 12)], [[(key, "=", given[0])], [("row", "=", 25)]]]
-    for wanted in filters:
-        assert_same(folder, wanted)
-        assert_same(folder, wanted, ["row", key])
-        assert_same(folder, wanted, ["v"])
+    for turn, wanted in enumerate(filters, list(KEYS).index(case)):  # the columns by turns, of each case others first
+        assert_same(folder, wanted, *[(), (["row", key],), (["v"],)][turn % 3])
 
 
 def test_two_levels_of_folders(tmp_path: Path) -> None:

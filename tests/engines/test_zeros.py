@@ -34,9 +34,10 @@ def without_zero(kind: pa.DataType) -> pa.Table:
     return pa.table({"x": pa.array([-7.25, 8.25, 1.0], kind)})
 
 
-@pytest.fixture(
-    params=[(kind, stored, bounds) for kind in TYPES for stored in ZEROS for bounds in BOUNDS], ids="-".join
-)
+SOURCES = [(kind, stored, bounds) for kind in TYPES for stored in ZEROS for bounds in BOUNDS]
+
+
+@pytest.fixture(params=SOURCES, ids="-".join)
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Three row groups, the second with zeros of one sign."""
     kind, stored, bounds = request.param
@@ -46,10 +47,18 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return made.write(tmp_path / "source.parquet", tables, **options)
 
 
-@pytest.fixture(params=made.PLACEMENTS)
+@pytest.fixture
 def ours(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Path:
-    add_filters(source, tmp_path / "ours.parquet", placement=request.param, sync=False, columns=["*"])
+    """With filters, of each source at another place than of the next, and than of its like for the other zero."""
+    turn = sum(list(some).index(one) for some, one in zip((TYPES, ZEROS, BOUNDS), _params_of(request), strict=True))
+    placement = made.PLACEMENTS[turn % len(made.PLACEMENTS)]
+    add_filters(source, tmp_path / "ours.parquet", placement=placement, sync=False, columns=["*"])
     return tmp_path / "ours.parquet"
+
+
+def _params_of(request: pytest.FixtureRequest) -> tuple[str, str, str]:
+    found: tuple[str, str, str] = request.node.callspec.params["source"]
+    return found
 
 
 @pytest.fixture(params=ZEROS)
