@@ -282,8 +282,8 @@ def _distinct(path: Path) -> list[list[int]]:
 
 
 def test_gains_that_were_promised_come(tmp_path: Path) -> None:
-    inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(8)]
-    assert sum(inside) >= 7, inside
+    inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(5)]
+    assert sum(inside) >= 4, inside
 
 
 @pytest.mark.parametrize("n", more_then_slow([30, 100], 1))

@@ -318,7 +318,7 @@ def test_a_commit_leaves_no_log_behind_and_others_in_this_process_wait(in_duckdb
 
     def work(write: bool) -> None:
         try:
-            for _ in range(10):
+            for _ in range(5):
                 if write:
                     with catalog.writing() as queries:
                         queries.run(
@@ -340,7 +340,7 @@ def test_a_commit_leaves_no_log_behind_and_others_in_this_process_wait(in_duckdb
     assert failures == []
     assert [one.name for one in tmp_path.iterdir()] == ["meta.ducklake"]
     with duckdb.connect(str(path), read_only=True) as connection:
-        assert connection.execute("SELECT record_count FROM ducklake_table_stats").fetchall() == [(before + 20,)]
+        assert connection.execute("SELECT record_count FROM ducklake_table_stats").fetchall() == [(before + 10,)]
 
 
 def test_a_catalog_that_this_process_reads_or_writes_is_read_beside_that(in_duckdb: Made, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def some_rows(rng: random.Random, kinds: list[str], n: int) -> list[dict[str, An
 def test_no_row_is_outside_its_partition(warehouse: Warehouse, kind: str, how: str) -> None:
     rng = random.Random(f"{kind} {how}")
     create(warehouse, [kind], [(kind, how)])
-    rows = [row for row in some_rows(rng, [kind], 60) if fits(row[kind], kind, how)]
+    rows = [row for row in some_rows(rng, [kind], 24) if fits(row[kind], kind, how)]
     append(warehouse.load(), rows)
     snapshot = warehouse.read()
     assert outside(snapshot) == [], "a file would be skipped that has the row"

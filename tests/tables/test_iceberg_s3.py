@@ -121,9 +121,15 @@ def listener() -> Iterator[Listener]:
 # By what somebody would gain who were believed: the requests, the rights, the code. None of a group undoes another.
 LIES = {
     "hosts": ("s3.endpoint", "s3.proxy-uri", "s3.signer.uri", "warehouse", "DEFAULT_SCHEME", "DEFAULT_NETLOC"),
-    "rights": ("s3.access-key-id", "s3.role-arn", "client.role-arn", "s3.anonymous"),
     "places": ("s3.region", "client.region", "s3.force-virtual-addressing", "s3.connect-timeout"),
-    "code": ("s3.retry-strategy-impl", "py-io-impl"),
+    "rights and code": (
+        "s3.access-key-id",
+        "s3.role-arn",
+        "client.role-arn",
+        "s3.anonymous",
+        "s3.retry-strategy-impl",
+        "py-io-impl",
+    ),
 }
 
 

@@ -298,7 +298,7 @@ def hold_growing(make: type[Any], seed: int, root: Path, predicates: int, asked:
     made.close()
 
 
-@pytest.mark.parametrize(("make", "seeds", "least"), [(IcebergTable, 3, 12), (LakeTable, 2, 7)])
+@pytest.mark.parametrize(("make", "seeds", "least"), [(IcebergTable, 2, 8), (LakeTable, 2, 7)])
 def test_tables_that_grow(make: type[Any], seeds: int, least: int, tmp_path: Path) -> None:
     asked = Asked()
     for seed in range(seeds):

@@ -104,7 +104,7 @@ def test_rows_and_order_are_those_without_an_index(data):
     left = 0
     choices: list[list[str] | None] = [None, ["price"], ["tags", "id"], ["few", "one", "uid"]]
     for i, predicate in enumerate(predicates(table)):
-        for columns in choices[i % 2 :: 2]:
+        for columns in choices[i % 4 :: 4]:
             plain, indexed, scan = scans(folder, predicate, columns)
             assert indexed.schema == plain.schema, (predicate, columns)
             assert same_rows(indexed, plain), (predicate, columns)
@@ -114,7 +114,7 @@ def test_rows_and_order_are_those_without_an_index(data):
         batches = list(parquet_bloom.read_batches(folder / "data", predicate, batch_rows=7, **options))
         assert sum(b.num_rows for b in batches) == plain.num_rows
         assert all(b.num_rows <= 7 for b in batches)
-    assert left > 500
+    assert left > 250
 
 
 def same_rows(one, other):
