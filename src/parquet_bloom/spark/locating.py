@@ -31,8 +31,7 @@ from parquet_bloom.keys.locate import (
     places_by_index,
 )
 from parquet_bloom.keys.plan import hidden_keys
-from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import RANGE_VALUES, PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.predicates.tree import And
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import Search, logger

@@ -52,7 +52,7 @@ _HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 
 
 def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
-    """The settings for a bucket on the file system with these options (remote.s3_options).
+    """The settings for a bucket on the file system with these options (storage.remote.arrow_options).
 
     Raises InexpressibleError.
     """
