@@ -92,8 +92,8 @@ def test_the_footer_of_one_column_is_the_same_for_pyarrow(name):
 
 @pytest.fixture
 def always_walked(monkeypatch):
-    monkeypatch.setattr(storage, "_WALK_FROM", 0)
-    monkeypatch.setattr(storage, "_LOAD_FROM", 0)
+    monkeypatch.setattr(storage, "_WALK_BYTES", 0)
+    monkeypatch.setattr(storage, "_LOAD_BYTES", 0)
     monkeypatch.setattr(edits, "_LOAD_NS", 0)
 
 

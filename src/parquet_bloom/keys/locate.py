@@ -122,8 +122,8 @@ def locate(
         asked.expect(found, how)
     if any(key.path == split_path(column) for key in search.keys):
         raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
-    first = _first_leaf(search, column)
-    casts = KeyCasts(wanted, first)
+    sought = _first_leaf(search, column)
+    casts = KeyCasts(wanted, sought)
     facts = LocatedFacts()
     places: list[FoundPlaces] = []
     left: Sequence[DataFile] = found.files
@@ -131,16 +131,16 @@ def locate(
         opened = asked.index
         coverage = asked.coverage(found, how)
         coverage.refuse_none()
-        indexed = places_by_index(opened, coverage, search, first, casts, facts)
+        indexed = places_by_index(opened, coverage, search, sought, casts, facts)
         places += indexed[0]
         left = [found.files[position] for position in np.flatnonzero(~indexed[1]).tolist()]
         facts.covered, facts.cost = len(found.files) - len(left), opened.take_cost()
         if how.strict_index and left:
             raise StaleIndexError(opened.path, facts.note or coverage.lacks(len(left), len(found.files)))
     facts.searched = len(left)
-    places += places_by_filters(left, found, how, first, casts, facts)
+    places += places_by_filters(left, found, how, sought, casts, facts)
     places.sort(key=operator.attrgetter("position"))
-    return located_table(wanted, places, facts, verify, casts, search, first)
+    return located_table(wanted, places, facts, verify, casts, search, sought)
 
 
 def facts_of(found: pa.Table) -> dict[str, Any]:
@@ -182,8 +182,8 @@ def _first_leaf(search: Search, column: str) -> Leaf:
 class KeyCasts:
     """The keys as columns of several types store them, each type once."""
 
-    def __init__(self, wanted: pa.Array, first: Leaf) -> None:
-        self._wanted, self._first = wanted, first
+    def __init__(self, wanted: pa.Array, sought: Leaf) -> None:
+        self._wanted, self._first = wanted, sought
         self._known: dict[Any, NumberedKeys] = {}
         self._lock = threading.Lock()
 
@@ -200,19 +200,20 @@ class KeyCasts:
 
 
 def places_by_index(
-    index: KeyIndex, coverage: Coverage, search: Search, first: Leaf, casts: KeyCasts, facts: LocatedFacts
+    index: KeyIndex, coverage: Coverage, search: Search, sought: Leaf, casts: KeyCasts, facts: LocatedFacts
 ) -> tuple[list[FoundPlaces], NDArray[np.bool_]]:
     """The places of files that an index covers, and which files of the source these are: bool[files]."""
     answered = np.zeros(len(search.files), bool)
     found: list[FoundPlaces] = []
     problems = []
+    # Without a predicate nothing else tells files of one schema apart.
     said = (lambda file: None) if search.log.has_log else None
     for members in coverage.groups(coverage.is_sure, said):
         segment = index.manifest.segments[members.segment]
         schema = segment.schemas[members.schema]
         try:
             leaves = named_leaves(schema, search.log, members.first)
-            at = next((leaf.index for leaf in leaves if leaf.path == first.path), None)
+            at = next((leaf.index for leaf in leaves if leaf.path == sought.path), None)
             numbered = next((n for n, leaf in schema.columns.items() if leaf == at), None)
             column = None if numbered is None else segment.column(numbered)
             if at is None or column is None:
@@ -224,6 +225,7 @@ def places_by_index(
         except FileError as error:
             problems.append(str(error))
             continue
+        # The answer is of the whole segment, which also has files of other groups.
         member_of = np.full(len(listing), -1, np.intp)
         member_of[members.numbers] = np.arange(len(members.numbers))
         files = np.searchsorted(listing.first, places, "right") - 1
@@ -246,8 +248,9 @@ def places_by_index(
                 FoundPlaces(search.files[position], position, is_same, own, group, first_row[some], rows[some])
             )
         answered[members.positions] = True
-        share = int((listing.first[members.numbers + 1] - listing.first[members.numbers]).sum())
-        facts.expected_false += len(keys.numbers) * column.false_places * share / max(1, listing.places)
+        # `false_places` is of a lookup in all places of the segment.
+        n_places = int((listing.first[members.numbers + 1] - listing.first[members.numbers]).sum())
+        facts.expected_false += len(keys.numbers) * column.false_places * n_places / max(1, listing.places)
     if problems:
         facts.note = "; ".join(dict.fromkeys(problems))
     return found, answered
@@ -257,7 +260,7 @@ def places_by_index(
 
 
 def places_by_filters(
-    files: Sequence[DataFile], found: ResolvedSource, how: Options, first: Leaf, casts: KeyCasts, facts: LocatedFacts
+    files: Sequence[DataFile], found: ResolvedSource, how: Options, sought: Leaf, casts: KeyCasts, facts: LocatedFacts
 ) -> Iterator[FoundPlaces]:
     """The places of files that are opened. Raises the first file's error: no place may be missing in silence."""
     if not files:
@@ -268,9 +271,9 @@ def places_by_filters(
     def ask(source: OpenFile, file: FileResult) -> tuple[FoundPlaces, float] | None:
         outline = file.outline
         assert outline is not None
-        leaf = next((one for one in outline.leaves if one.path == first.path), None)
+        leaf = next((one for one in outline.leaves if one.path == sought.path), None)
         if leaf is None:
-            _refuse_constant(search, file, outline, first, casts)
+            _refuse_constant(search, file, outline, sought, casts)
             return None
         keys = casts.to(leaf)
         false = 0.0
@@ -297,11 +300,11 @@ def places_by_filters(
             yield one.visited[0]
 
 
-def _refuse_constant(search: Search, file: FileResult, outline: Outline, first: Leaf, casts: KeyCasts) -> None:
+def _refuse_constant(search: Search, file: FileResult, outline: Outline, sought: Leaf, casts: KeyCasts) -> None:
     """Raise RequestError for a file that lacks the column, where its rows have a value all the same."""
-    absent = search.log.absent(first, outline.n_row_groups, file.file)
+    absent = search.log.absent(sought, outline.n_row_groups, file.file)
     if absent.some_value.any():
-        reason = f"has no column {first.name}, whose value the log of the table has"
+        reason = f"has no column {sought.name}, whose value the log of the table has"
         raise RequestError(f"{file.file}: {reason}; a predicate in check or read_table finds such rows")
 
 
@@ -315,17 +318,17 @@ def located_table(
     verify: bool,
     casts: KeyCasts,
     search: Search,
-    first: Leaf,
+    sought: Leaf,
 ) -> pa.Table:
     """The places of the source's files, in their order, as `locate` gives them. Raises FileError where it verifies."""
     row_numbers: list[pa.Array] = []
     if verify:
-        if first.repeated:
-            raise RequestError(f"{first.name} is a list, and an element has no row number; leave verify away")
+        if sought.repeated:
+            raise RequestError(f"{sought.name} is a list, and an element has no row number; leave verify away")
         local = all(one.file.is_local for one in places)
 
         def check(one: FoundPlaces) -> tuple[FoundPlaces, pa.Array]:
-            return _verified(one, wanted, casts, search, first)
+            return _verified(one, wanted, casts, search, sought)
 
         checked = [result() for result in in_order(check, places, 0 if local else None)]
         places, row_numbers = [one for one, _ in checked], [rows for _, rows in checked]
@@ -361,16 +364,16 @@ def _joined(parts: Sequence[Integers]) -> Integers:
 
 
 def _verified(
-    one: FoundPlaces, wanted: pa.Array, casts: KeyCasts, search: Search, first: Leaf
+    one: FoundPlaces, wanted: pa.Array, casts: KeyCasts, search: Search, sought: Leaf
 ) -> tuple[FoundPlaces, pa.Array]:
     """The places of a file that do hold their keys, and for each the numbers of the rows: list<int64>."""
     with OpenFile(one.file) as source:
         if not one.is_same(source.version_token):
             raise FileChangedError(one.file, "was changed since it was searched; ask again")
         outline = search.log.outline(source.outline(), one.file)
-        leaf = next((leaf for leaf in outline.leaves if leaf.path == first.path), None)
+        leaf = next((leaf for leaf in outline.leaves if leaf.path == sought.path), None)
         if leaf is None:
-            raise StaleIndexError(one.file, f"has no column {first.name}")
+            raise StaleIndexError(one.file, f"has no column {sought.name}")
         keys = casts.to(leaf)
         stored = keys.keys.stored
         as_bytes = not pa.types.is_integer(stored.type)

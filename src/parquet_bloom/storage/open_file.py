@@ -39,12 +39,15 @@ from parquet_bloom.storage.version_token import Kept, proves
 
 # --- outlines of footers --------------------------------------------------------------------------
 #
-# Which of two readers makes a footer's outline: the compiled walk, or the bindings.
+# Which reader a footer gets: the compiled walk, or the bindings. The walk is many times faster, but needs numba, which
+# takes as long to load as some 20,000 row groups take through the bindings. A process that has read the first thousand
+# will mostly read many more.
 #
-# The walk is many times faster, but it needs numba, which takes some 0.4 s to load. So a process takes it once it
-# has read so many row groups that this pays, or where numba is loaded anyway.
+#    outline()   walks if numba is loaded, or once this process has read _WALK_AFTER_ROW_GROUPS by the bindings
+#    footer()    walks if the footer has _WALK_BYTES; without numba loaded only from _LOAD_BYTES on
 
-_WALK_AFTER = 1000  # row groups
+_WALK_AFTER_ROW_GROUPS = 1000
+_WALK_BYTES, _LOAD_BYTES = 1 << 20, 8 << 20
 
 
 class _ReadByBindings:
@@ -55,7 +58,12 @@ class _ReadByBindings:
 
 def walks() -> bool:
     """Whether this process reads footers by the compiled walk."""
-    return "numba" in sys.modules or _ReadByBindings.row_groups > _WALK_AFTER
+    return "numba" in sys.modules or _ReadByBindings.row_groups > _WALK_AFTER_ROW_GROUPS
+
+
+def _least_walked() -> int:
+    """Bytes of a footer from which on the walk reads it."""
+    return _WALK_BYTES if "numba" in sys.modules else _LOAD_BYTES
 
 
 def decode_outline(data: bytes, start: int) -> Outline:
@@ -153,7 +161,6 @@ class ReadAhead(FileObject):
 
 # --- an open file ---------------------------------------------------------------------------------
 
-_WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
 TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
 # Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
 _LOCAL_GAP, REMOTE_GAP = 64, 64 << 10
@@ -204,7 +211,8 @@ class OpenFile:
     def _hold_to(self, pins: dict[str, object]) -> None:
         """Remember a file's version token, or compare it with the one that was remembered. Raises FileChangedError.
 
-        Listings and answers of one store may tell one time or ETag in two spellings: what proves equal bytes is equal.
+        A store may spell one ETag or time in two ways. So tokens that differ count as equal if their facts prove equal
+        bytes.
         """
         token = self.version_token
         if token is None:
@@ -293,7 +301,7 @@ class OpenFile:
         return any(offset == 0 and len(data) == self.size for offset, data in self._tail)
 
     def check_unchanged(self) -> None:
-        """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
+        """Raise ConflictError if the path has another file by now, or this one was written to since it was opened."""
         if self._store.version(self.location) != self._file.version():
             raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
 
@@ -411,7 +419,7 @@ class OpenFile:
         if self._footer is None:
             with self._footer_errors():
                 data, start = self._footer_bytes()
-                found = walk_outline(data, start) if len(data) >= _walk_from() else None
+                found = walk_outline(data, start) if len(data) >= _least_walked() else None
             if found is None:
                 self._footer = self._read_footer()
             else:
@@ -436,7 +444,7 @@ class OpenFile:
 
     @property
     def end(self) -> tuple[int, bytes]:
-        """The bytes of its end that are in memory since its footer was read, of another storage; and their offset."""
+        """Offset and bytes of the end that is in memory since a remote footer was read; (size, b"") without one."""
         return self._tail[0] if self._tail else (self.size, b"")
 
     def _read_footer(self) -> Footer:
@@ -502,10 +510,6 @@ class OpenFile:
             raise LimitError(self.path, error.message + "; raise it for a file that you trust") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
-
-
-def _walk_from() -> int:
-    return _WALK_FROM if "numba" in sys.modules else _LOAD_FROM
 
 
 def joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:

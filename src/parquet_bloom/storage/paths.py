@@ -311,7 +311,8 @@ class _Search:
             try:
                 opened = opening.result()
             except Exception as error:
-                # S3 says so where there is no such object; other errors it would only repeat.
+                # S3 answers a missing object with FileNotFoundError. After another error of S3 a second request would
+                # fail the same way: the name counts as a file, and its error is raised.
                 asked = not is_s3 or isinstance(error, FileNotFoundError)
                 if asked and listing is not None:
                     answer = listing.result()
