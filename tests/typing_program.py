@@ -203,6 +203,7 @@ def jobs(session: object, paths: list[str]) -> None:
     spark.prune(session, paths, "id = 5").show()
     spark.read(session, paths, "id = 5", columns=["id"]).show()
     print(spark.build_index(session, paths, ["id"], "index/", false_places=1, raw_files=True).columns[0].entries)
+    spark.locate(session, paths, "id", [5, 7], index="index/", raw_files=True).show()
     spark.build_zone_index(session, paths, ["id"], "index/").show()
     spark.register(session)
     print(spark.ParquetBloomSource.name())
