@@ -365,7 +365,7 @@ def test_all_files_that_changed_are_told(data: Path, tmp_path: Path) -> None:
 # --- by chance --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 4)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 2)])
 def test_random_changes_and_updates(seed: int, data: Path, tmp_path: Path) -> None:
     rng, index = Random(seed), tmp_path / "index"
     old: list[bytes] = []

@@ -83,7 +83,7 @@ def write_mixed(folder: Path, rng: Random, name: str, files: int = 6) -> list[pa
     return kinds
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 60), 2)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 60), 1)])
 @pytest.mark.parametrize("name", MIXED)
 def test_files_of_several_types_lose_no_row(name: str, seed: int, tmp_path: Path) -> None:
     """Whatever reading does without an index, rows or an error, it does with one."""

@@ -62,7 +62,7 @@ def ask(table: Evolving, name: str, index: Path, rng: Random, n: int) -> None:
         same_rows(name, tree, index)
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 400), 4)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 400), 2)])
 def test_columns_that_change_after_a_build(seed: int, tmp_path: Path, opened: Any) -> None:
     """With an identity, so that the log recognises files, and without, so that tokens do."""
     rng, index = Random(seed), tmp_path / "index"

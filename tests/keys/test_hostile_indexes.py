@@ -25,7 +25,7 @@ GIGABYTE = 1 << 30
 # --- damage ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 4)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 2)])
 def test_no_row_is_lost_to_wrong_bytes(seed: int, index: Path, shared: Path) -> None:
     asked, rng = questions(shared)[:3], Random(seed)
     said = 0
@@ -55,7 +55,7 @@ def test_no_row_is_lost_to_wrong_bytes(seed: int, index: Path, shared: Path) -> 
     assert ask(shared, index, asked) == (3, [])
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 20), 2)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 20), 1)])
 def test_every_bit_of_a_page_header_counts_or_is_no_matter(seed: int, index: Path, shared: Path) -> None:
     """Checksums of pages are not of their headers, in which a bit may drop the checksum, or the page."""
     places = []

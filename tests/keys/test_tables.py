@@ -94,7 +94,7 @@ def test_filters_are_added_after_a_build(mode: str, kind: Kind, tmp_path: Path) 
     keys_hold(kind, tmp_path / "index")
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 30), 2)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 30), 1)])
 def test_a_table_that_goes_on(seed: int, kind: Kind, tmp_path: Path) -> None:
     """Appends, deletes, rewrites and filters, with updates now and then, and questions at older versions."""
     rng, index = Random(seed), tmp_path / "index"
@@ -170,7 +170,7 @@ def leaves_of(root: Path, version: int | None = None) -> tuple[Leaves, list[str]
     return leaves, names
 
 
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 100), 2)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 100), 1)])
 def test_random_delta_tables_at_all_versions(seed: int, tmp_path: Path) -> None:
     rng, root, index = Random(seed), tmp_path / "t", tmp_path / "index"
     made.random_table(root, rng, 8)
@@ -224,26 +224,28 @@ def test_mapped_columns_are_renamed_and_their_names_used_again(mode: str, seed: 
                 file(0, a=(1, [1, 2, 3]), b=(2, [10, 20, 30])), file(1, a=(1, [4, 5]), b=(2, [40, 50])))  # fmt: skip
     build_index(f"delta:{root}", ["a", "b"], index)
     known = {(name,): (pa.int64(), [1, 2, 4, 5, 7, 10, 20, 40, 70, 99]) for name in "ab"}
+    found = 0
     # 1. The names change places.
     one["name"], two["name"] = "b", "a"
     made.commit(root, 1, made.metadata([one, two], **mapping), file(2, b=(1, [7]), a=(2, [70])))
     assert same_rows(f"delta:{root}", "a = 10 AND b = 1", index) == 1
     assert same_rows(f"delta:{root}", "a = 1", index) == 0
     assert same_rows(f"delta:{root}", "a = 70", index) == 1
-    assert hold(f"delta:{root}", known, index, rng, 8) > 0
+    found += hold(f"delta:{root}", known, index, rng, 8)
     # 2. One is dropped, and its name is another column's.
     three = made.mapped("b", "long", "col-3", 3)
     made.commit(root, 2, made.metadata([two, three], **mapping), file(3, a=(2, [99]), b=(3, [1])))
     assert same_rows(f"delta:{root}", "b = 1", index) == 1
     assert same_rows(f"delta:{root}", "b IS NULL", index) == 6
-    assert hold(f"delta:{root}", known, index, rng, 8) > 0
+    found += hold(f"delta:{root}", known, index, rng, 8)
     for version in (0, 1):
-        assert hold(f"delta:{root}@{version}", known, index, rng, 8) > 0
+        found += hold(f"delta:{root}@{version}", known, index, rng, 8)
     with pytest.raises(RequestError, match="build the index again"):
         update_index(index, f"delta:{root}")
     build_index(f"delta:{root}", ["a", "b"], index, overwrite=True)
     for version in ("", "@0", "@1"):
-        assert hold(f"delta:{root}{version}", known, index, rng, 8) > 0
+        found += hold(f"delta:{root}{version}", known, index, rng, 8)
+    assert found > 20
 
 
 def test_files_of_the_same_names_in_a_table_that_was_made_again(tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def random_rows(rng: Random, kind: pa.DataType, n: int, twice: bool = False) -> 
 
 
 @KINDS
-@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 60), 12)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 60), 5)])
 def test_rounds_of_changes(kind: Any, seed: int, tmp_path: Path) -> None:
     """Against a list of rows: changes, appends, compactions, deletes of others; the index is updated now and then."""
     rng = Random(seed)
@@ -449,7 +449,7 @@ def test_a_commit_between_locate_and_ours_is_never_lost(kind: Any, other: str, t
 
 
 @KINDS
-@pytest.mark.parametrize("turns", [2, pytest.param(8, marks=pytest.mark.more)])
+@pytest.mark.parametrize("turns", [2, pytest.param(5, marks=pytest.mark.more)])
 def test_three_writers_at_one_time(kind: Any, turns: int, tmp_path: Path) -> None:
     """Each upserts keys that all have and one of its own, and tries again where another came first."""
     table = kind(tmp_path)

@@ -58,7 +58,7 @@ def ask(seeds: range, folder: Path) -> Iterator[tuple[Case, list[Column]]]:
             file.path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 150), 3)])
+@pytest.mark.parametrize("part", [0, *more_then_slow(range(1, 150), 2)])
 def test_no_row_is_lost(tmp_path: Path, part: int) -> None:
     assert sum(1 for _ in ask(range(10 * part, 10 * part + 10), tmp_path)) > 5 * EACH
 

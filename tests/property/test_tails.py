@@ -100,7 +100,7 @@ def test_whatever_is_done_rows_stay_and_bytes_come_back(seed: int, tmp_path: Pat
     run(seed, tmp_path)
 
 
-@pytest.mark.parametrize("first", more_then_slow(range(100, 400, 50), 2))
+@pytest.mark.parametrize("first", more_then_slow(range(100, 400, 50), 1))
 def test_that_many_times_over(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 50):
         run(seed, tmp_path)

@@ -80,7 +80,7 @@ def test_rows_of_a_table_that_changed(seed: int, tmp_path: Path, opened: Any) ->
     check_table(seed, tmp_path, opened, 6)
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1400), 4))
+@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1400), 2))
 def test_rows_of_many_tables_that_changed(seed: int, tmp_path: Path, opened: Any) -> None:
     check_table(seed, tmp_path, opened, 40)
 

@@ -198,7 +198,7 @@ def test_each_layout_after_each(first: str, tmp_path: Path) -> None:
         hold(folder, ["abc"], part % 3)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *more_then_slow(range(2, 6), 4)])
+@pytest.mark.parametrize("seed", [0, 1, *more_then_slow(range(2, 6), 2)])
 def test_random_mixes(seed: int, tmp_path: Path) -> None:
     """Up to five files, some with filters, some all NULL, all alike or without rows."""
     random_ = random.Random(seed)

@@ -157,7 +157,7 @@ def add_of(file: TableFile) -> dict[str, Any]:
     return fields
 
 
-@pytest.mark.parametrize("seed", [*range(3), *more_then_slow(range(10, 60), 4)])
+@pytest.mark.parametrize("seed", [*range(3), *more_then_slow(range(10, 60), 2)])
 def test_rows_that_vectors_delete_are_deltalakes(tmp_path, seed):
     check_vectors(tmp_path / "t", seed)
 
@@ -171,6 +171,6 @@ def test_rows_are_deltalakes_and_bounds_hold(tmp_path, seed):
     assert check_walk(tmp_path / "t", seed, 8) > 20, "bounds that nobody gives cannot be wrong"
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(100, 160), 4))
+@pytest.mark.parametrize("seed", more_then_slow(range(100, 160), 2))
 def test_rows_are_deltalakes_and_bounds_hold_in_more_tables(tmp_path, seed):
     check_walk(tmp_path / "t", seed, 16)
