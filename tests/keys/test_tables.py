@@ -183,8 +183,9 @@ def test_random_delta_tables_at_all_versions(seed: int, tmp_path: Path) -> None:
         hold(f"delta:{root}@{version}", leaves_of(root, version)[0], index, rng, 8)
     update_index(index, f"delta:{root}")
     hold(f"delta:{root}", leaves_of(root)[0], index, rng, 8)
-    DeltaTable(str(root)).restore(at)
-    hold(f"delta:{root}", leaves, index, rng, 8)
+    if at < last:
+        DeltaTable(str(root)).restore(at)
+        hold(f"delta:{root}", leaves, index, rng, 8)
 
 
 @pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 1)])

@@ -234,6 +234,16 @@ def test_a_listing_that_lies_is_an_error(store: RecordingAzure) -> None:
         parquet_bloom.count("data/in", "id = 5", filesystem=filesystem)
 
 
+def test_a_listing_that_names_objects_of_another_folder_is_refused(store: RecordingAzure) -> None:
+    def wrong(_: Asked, answer: Answer) -> None:
+        assert answer.body is not None
+        answer.body = answer.body.replace(b"<Name>in/1.parquet<", b"<Name>up/1.parquet<")
+
+    store.lists = wrong
+    with pytest.raises(StorageError, match="its listing names 'data/up/1.parquet', which is not in it"):
+        parquet_bloom.count("data/in", "id = 5", filesystem=on(at(store)))
+
+
 # --- configuration --------------------------------------------------------------------------------
 
 
@@ -269,6 +279,11 @@ def test_a_token_of_azure_identity(store: RecordingAzure, monkeypatch: pytest.Mo
         assert source.read(0, 3) == LARGE[:3]
     assert [one.headers["authorization"] for one in store.of_objects()] == ["Bearer of-machine"] * 2
     assert sum("/token" in one.target for one in store.asked) == 1, "it is kept"
+    store.other["/token"] = json.dumps({**answer, "access_token": "of-another"}).encode()
+    store.asked.clear()
+    with OpenFile("data/large", fs.AzureFileSystem(**options(at(store)))) as source:
+        assert source.read(0, 3) == LARGE[:3]
+    assert {one.headers["authorization"] for one in store.of_objects()} == {"Bearer of-another"}, "of who asks now"
 
 
 def test_without_azure_identity_pyarrow_asks_for_tokens(

@@ -348,3 +348,24 @@ def test_stores_of_two_kinds_with_one_name(store: RecordingGoogle, data: bytes) 
         assert parquet_bloom.count("data/in/0.parquet", filesystem=other) == 1200
         assert rows(store) == 1200
         assert (s3.methods(), store.methods()) == (["GET"], ["GET"])
+
+
+def test_a_proxy_has_no_part_in_the_machines_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a token of the machine's account would go through it in plain text."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "example.org")
+    client = settings_of({}, "data").client
+    assert client["proxy_url"] == "http://127.0.0.1:9"
+    assert client["proxy_excludes"] == "example.org,metadata.google.internal,169.254.169.254"
+
+
+def test_without_a_home_no_login_of_the_working_folder_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    login = tmp_path / ".config/gcloud/application_default_credentials.json"
+    login.parent.mkdir(parents=True)
+    login.write_text(
+        json.dumps({"type": "authorized_user", "client_id": "x", "client_secret": "y", "refresh_token": "z"})
+    )
+    monkeypatch.chdir(tmp_path)
+    assert "application_credentials" in settings_of({}, "data").config
+    monkeypatch.delenv("HOME")
+    assert "application_credentials" not in settings_of({}, "data").config

@@ -20,6 +20,7 @@ from parquet_bloom.errors import RequestError, TableFormatError
 from parquet_bloom.source.kept import KeptStates
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.tables.ducklake import table as module
+from parquet_bloom.tables.ducklake.databases import proof_of_database
 from parquet_bloom.tables.ducklake.table import open_ducklake
 
 
@@ -167,10 +168,16 @@ for line in sys.stdin:
 """
 
 
-def test_a_commit_that_is_in_sqlites_log_alone_is_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_commit_that_is_in_sqlites_log_alone_is_seen(tmp_path: Path, by_link: bool) -> None:
+    """SQLite keeps its log beside the file that a link leads to; while it has something in it nothing is a proof."""
     lake = Lake(tmp_path, True)
     files(lake, 0)
     settled(lake)
+    catalog = tmp_path / "link.sqlite" if by_link else lake.catalog
+    if by_link:
+        catalog.symlink_to(lake.catalog)
+    assert proof_of_database(str(catalog), True) is not None
     gone = "data_file_id = (SELECT min(data_file_id) FROM ducklake_data_file WHERE end_snapshot IS NULL)"
     main = None
     with subprocess.Popen(
@@ -184,11 +191,23 @@ def test_a_commit_that_is_in_sqlites_log_alone_is_seen(tmp_path: Path) -> None:
             assert writer.stdout.readline() == "done\n"
             assert main in (None, lake.catalog.stat().st_mtime_ns), "it is in the log"
             for _ in range(2):
-                assert len(ids(lake)) == left
+                assert len(open_ducklake(f"{catalog}/main.t", None).snapshot().files) == left
                 time.sleep(0.12)
+                assert proof_of_database(str(catalog), True) is None
             main = lake.catalog.stat().st_mtime_ns
         writer.stdin.close()
     lake.release()
+
+
+def test_a_working_folder_that_is_gone_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(tmp_path, True)
+    files(lake, 0)
+    settled(lake)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert len(open_ducklake(f"{lake.catalog}/main.t", None).snapshot().files) == 3
 
 
 def test_while_this_process_has_the_catalog_open_nothing_is_taken_as_known(tmp_path: Path, plans: list[int]) -> None:

@@ -25,7 +25,7 @@ from support.iceberg_tables import (
 )
 
 import parquet_bloom
-from parquet_bloom.errors import TableFormatError
+from parquet_bloom.errors import StorageError, TableFormatError
 from parquet_bloom.source.kept import KeptStates
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.tables.iceberg import opened
@@ -220,6 +220,30 @@ def test_what_one_call_may_read_the_next_may_not(warehouse: Warehouse, tmp_path:
         assert parquet_bloom.count("iceberg:cat/ns.t", allow_roots=tmp_path, **given) == 3
         with pytest.raises(TableFormatError, match="allow_roots"):
             parquet_bloom.count("iceberg:cat/ns.t", **given)
+
+
+def test_positions_of_delete_files_are_kept_by_no_process(warehouse: Warehouse, plans: list[int]) -> None:
+    """A hundred million of them would be; and a delete file that is gone is missed by the next call."""
+    table = warehouse.create(SCHEMA)
+    append(table, rows(0))
+    append(table, rows(10))
+    chosen = entries(table)[0].data_file
+    deletes = position_deletes(table, {chosen.file_path: [0]}, chosen)
+    add_deletes(table, deletes)
+    settle()
+    for _ in range(2):
+        first = warehouse.read()
+        assert len(ids(first)) == 5
+        read = [one for file in first.files if file.deletes for one in file.deletes.files]  # type: ignore[attr-defined]
+        assert [one._done for one in read] == [[True]] * len(read)
+        kept = warehouse.read()
+        unread = [one for file in kept.files if file.deletes for one in file.deletes.files]  # type: ignore[attr-defined]
+        assert [one._done for one in unread] == [[]] * len(read)
+        assert unread
+    assert len(plans) == 1
+    local(deletes.file_path).unlink()
+    with pytest.raises(StorageError, match="no such file|No such file"):
+        ids(warehouse.read())
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match")

@@ -111,10 +111,18 @@ def _credentials(options: Mapping[str, Any], kind: str | None) -> tuple[Credenti
     if secret:
         return _by_identity("ClientSecretCredential", tenant, client, secret), (tenant, client, secret)
     if client:
-        return _by_identity("ManagedIdentityCredential", client_id=client), ("identity", client)
+        return _alone(_by_identity("ManagedIdentityCredential", client_id=client))
     if kind not in _CREDENTIALS:
         raise InexpressibleError("a credential_kind of a later pyarrow")
-    return _by_identity(_CREDENTIALS[kind]), (kind,)
+    return _alone(_by_identity(_CREDENTIALS[kind]))
+
+
+def _alone(credentials: Credentials) -> tuple[Credentials, tuple[object, ...]]:
+    """Credentials for one file system alone.
+
+    Variables and `az login` say whose they are, and may say something else when another file system is made.
+    """
+    return credentials, (credentials,)
 
 
 def _by_identity(name: str, *arguments: str, **named: str) -> Credentials:

@@ -39,6 +39,8 @@ _OTHERS = (
 _EMULATORS = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
 _LOGINS = {"service_account", "authorized_user"}
 _LOGIN_BYTES = 1 << 20
+_MACHINES = ("the machine's",)  # credentials that are in no file
+_METADATA_HOSTS = "metadata.google.internal", "169.254.169.254"
 
 
 def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
@@ -60,7 +62,10 @@ def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
         credentials, secrets = (lambda: answer), (options["access_token"],)
     elif not config["skip_signature"]:
         secrets = _login(config)
-    client = client_options(endpoint, curls_proxy(endpoint))
+    proxy, direct = curls_proxy(endpoint)
+    if secrets == _MACHINES:  # the machine's own answers are no matter of a proxy, as libcurl has it
+        direct = ",".join([one for one in (direct, *_METADATA_HOSTS) if one])
+    client = client_options(endpoint, (proxy, direct))
     return ObjectSettings("GCSStore", bucket, config, client, credentials, secrets, by_generation=True)
 
 
@@ -81,7 +86,10 @@ def _login(config: dict[str, Any]) -> tuple[object, ...]:
     Raises InexpressibleError for one that obstore does not know, or that is damaged: pyarrow says so in its own words.
     """
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    path = named or os.path.join(os.environ.get("HOME", ""), ".config/gcloud/application_default_credentials.json")
+    home = os.environ.get("HOME")
+    if not named and not home:
+        return _MACHINES
+    path = named or os.path.join(home or "", ".config/gcloud/application_default_credentials.json")
     try:
         with open(path, encoding="utf-8") as file:
             login = json.loads(file.read(_LOGIN_BYTES))
@@ -89,7 +97,7 @@ def _login(config: dict[str, Any]) -> tuple[object, ...]:
     except FileNotFoundError:
         if named:
             raise InexpressibleError("no file at GOOGLE_APPLICATION_CREDENTIALS") from None
-        return ("the machine's",)
+        return _MACHINES
     except (OSError, ValueError) as error:
         raise InexpressibleError(f"the file of credentials ({type(error).__name__})") from error
     kind = login.get("type") if isinstance(login, dict) else None

@@ -523,9 +523,12 @@ def versions_below(folder: Location, recursive: bool) -> tuple[dict[str, StoreTo
     with suppress(RefusedError, FileNotFoundError):
         entries, folders = (bucket.listed(prefix), []) if recursive else bucket.level(prefix)
         for key, version in entries:
-            if key in found:  # a listing that shows a key twice says nothing, and may have no end
+            # A listing that shows a key twice says nothing, and may have no end; nor does one of keys elsewhere.
+            if key in found or (prefix and not key.startswith(f"{prefix}/")):
                 return {}, []
             found[key] = version
+        if any(prefix and not one.startswith(f"{prefix}/") for one in folders):
+            return {}, []
         if found and not bucket.works:
             bucket.works = bucket.version(key := min(found)) == found[key]
         if bucket.works:

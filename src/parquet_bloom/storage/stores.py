@@ -159,6 +159,11 @@ class RemoteStore(Store):
             infos = self._infos(folder, recursive)
         except Exception as error:
             raise storage_error(self.location(folder), error) from error
+        if _is_object(self.location(folder)):
+            below = folder.rstrip("/") + "/"
+            wrong = next((info.path for info in infos if not info.path.startswith(below)), None)
+            if wrong is not None:
+                raise StorageError(self.location(folder), f"its listing names {wrong!r}, which is not in it")
         return sorted((info.path, info.is_file) for info in infos)
 
     def _infos(self, folder: str, recursive: bool) -> list[Any]:

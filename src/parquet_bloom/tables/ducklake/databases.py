@@ -329,10 +329,13 @@ def proof_of_database(path: str, is_sqlite: bool) -> Proof | None:
 
     A snapshot's number proves nothing, as much changes without a new one: files that take the place of others, options
     of the catalog, snapshots that expire; and a catalog that was made again has the same numbers. Nor is there a proof
-    while this process has the file open: DuckDB may then know of commits that no file has.
+    while this process has the file open: DuckDB may then know of commits that no file has. Nor while SQLite has a log
+    with something in it: a commit is in the file of the log before readers see it.
     """
     if not hasattr(os, "O_PATH"):
         return None
+    if is_sqlite:
+        path = os.path.realpath(path)  # SQLite keeps its logs beside the file that a link leads to
     found: list[Kept | None] = []
     for end in ("", "-wal", "-journal") if is_sqlite else ("", *_DUCKDB_LOGS):
         try:
@@ -347,8 +350,8 @@ def proof_of_database(path: str, is_sqlite: bool) -> Proof | None:
             token = None if is_empty else LocalToken.of(os.fstat(file)).lasting(file, False)
         finally:
             os.close(file)
-        if (token is None and not is_empty) or (token is not None and end == "-journal"):
-            return None  # which a journal undoes, another file may say
+        if not is_empty and (token is None or (is_sqlite and end)):
+            return None
         found.append(token)
     with opening:
         return None if found[0] is None or _descriptor(path) is not None else tuple(found)

@@ -205,8 +205,11 @@ class DuckLakeTable:
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the catalog in one transaction. Raises StorageError, TableFormatError."""
         access = self.access.allow_roots, self.access.force
-        key = self.name, os.getcwd(), self.version, self.data_path, stored_only, *access
-        proof = self.catalog.proof()
+        try:
+            folder, proof = os.getcwd(), self.catalog.proof()
+        except OSError:  # the working folder is gone
+            folder, proof = "", None
+        key = self.name, folder, self.version, self.data_path, stored_only, *access
         if proof is not None and (kept := _SNAPSHOTS.find(key, LOCAL, proof)) is not None and kept.holds(self):
             return kept.snapshot
         with self.catalog.reading() as queries:

@@ -35,6 +35,7 @@ from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, manifests_of, read_manifests
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.row_deletes import PositionFile, RowDeletes
 from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
 
 # --- commits of the past --------------------------------------------------------------------------
@@ -119,6 +120,31 @@ class _Kept:
         return True
 
 
+def _delete_files(snapshot: Snapshot) -> list[Location]:
+    """The files that say which rows of a snapshot's data files are deleted, each once."""
+    found: dict[str, Location] = {}
+    for file in snapshot.files:
+        if isinstance(rows := file.deletes, RowDeletes):
+            places = [one.location for one in rows.vectors]
+            places += [one.location for one in rows.files]
+            places += [one.location for one in rows.equality]
+            found |= {str(place): place for place in places}
+    return list(found.values())
+
+
+def _with_unread_deletes(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot; the positions that a call reads from its delete files are kept with the result alone."""
+    unread: dict[int, PositionFile] = {}
+    files = []
+    for file in snapshot.files:
+        rows = file.deletes
+        if isinstance(rows, RowDeletes) and rows.files:
+            new = [unread.setdefault(id(one), PositionFile(one.location, one.format)) for one in rows.files]
+            file = replace(file, deletes=replace(rows, files=tuple(new)))
+        files.append(file)
+    return replace(snapshot, files=files) if unread else snapshot
+
+
 # Metadata and the list of manifests are compared each time; so are manifests here. On a store each would cost the
 # request that reading it costs: their names are in the list, and a log uses a name once.
 _SNAPSHOTS: KeptStates[_Kept] = KeptStates()
@@ -166,16 +192,18 @@ class IcebergTable:
         listed = proof_of([at])
         proof = (self._log.metadata_location, self._log.metadata, found, *listed) if listed is not None else None
         if proof is not None and (kept := _SNAPSHOTS.find(key, store_of(at), proof)) is not None and kept.holds(files):
-            return kept.snapshot
+            return _with_unread_deletes(kept.snapshot)
         manifests = manifests_of(found, self._log.io)
         places = [files.of_log(one.manifest_path) for one in manifests]
         tokens = tokens_of(places)
         entries = read_manifests(manifests, self._log.io, self._name)
         snapshot = self._of_entries(found, files, entries)
-        deletes = [files.of_log(one.path) for one in (*entries.position_deletes, *entries.equality_deletes)]
+        deletes = _delete_files(snapshot)
         if proof is not None and tokens is not None:
             weight = _FILES_WEIGH * (len(entries.data) + len(deletes))
-            _SNAPSHOTS.keep(key, store_of(at), proof, weight, _Kept(snapshot, files, places, tokens, deletes))
+            _SNAPSHOTS.keep(
+                key, store_of(at), proof, weight, _Kept(_with_unread_deletes(snapshot), files, places, tokens, deletes)
+            )
         return snapshot
 
     def history(self, snapshot: Snapshot) -> History:
