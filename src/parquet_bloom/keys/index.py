@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count, islice
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parquet_bloom.errors import FileError
 from parquet_bloom.keys.entries import U64, Part, prefixes, ranges
 from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
@@ -36,10 +38,15 @@ _Wanted = tuple[str, int, bytes]  # a segment's id, a column's number, hashes
 _Entries = tuple[NDArray[np.intp], NDArray[np.int32]]
 _OPEN_INDEXES = 8
 _OPEN_PARTS = 32  # of one index: each has a descriptor
+_READERS = 32  # threads that read listings ahead
+_BEGUN = 2 * _OPEN_PARTS  # lookups that wait to be taken: a call that fails takes none of those it began
 
 
 def begun(work: Callable[[], R]) -> Future[R]:
-    """Begin work in a thread of its own, which may wait for requests; those of storage.remote wait for nothing."""
+    """Begin work in a thread of its own, which may wait for requests; those of storage.remote wait for nothing.
+
+    Where the system has no more threads, the work is done here.
+    """
     from concurrent.futures import Future  # for those alone who ask other storages
 
     future: Future[R] = Future()
@@ -50,7 +57,13 @@ def begun(work: Callable[[], R]) -> Future[R]:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name="parquet-bloom-index", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="parquet-bloom-index", daemon=True).start()
+    except RuntimeError:
+        run()
+        error = future.exception()
+        if error is not None and not isinstance(error, Exception):  # the user interrupts
+            raise error from None
     return future
 
 
@@ -167,7 +180,9 @@ class KeyIndex:
             with self._lock_of(segment.id):
                 found = self._listings.get(segment.id)
                 if found is None:
-                    found = self._listings[segment.id] = Listing(self.location(segment.listing_name), segment)
+                    found = Listing(self.location(segment.listing_name), segment)
+                    with self._lock:  # another thread may go through them
+                        self._listings[segment.id] = found
         return found
 
     def _lock_of(self, name: str) -> threading.Lock:
@@ -177,12 +192,19 @@ class KeyIndex:
     def begin(self, wanted: Iterable[tuple[Segment, SegmentColumn, U64]]) -> None:
         """Begin in threads to read listings, and to find values as `find` does: of an index on a store."""
         missing = [segment for segment in self.manifest.segments if segment.id not in self._listings]
-        for segment in missing:
-            begun(partial(self.listing, segment))
+        for first in range(min(len(missing), _READERS)):
+            begun(partial(self._read_listings, missing[first::_READERS]))
         for segment, column, hashes in islice(wanted, _OPEN_PARTS):
-            self._begun[segment.id, column.number, hashes.tobytes()] = begun(
-                partial(self._sought, segment, column, hashes)
-            )
+            lookup = begun(partial(self._sought, segment, column, hashes))
+            with self._lock:
+                self._begun[segment.id, column.number, hashes.tobytes()] = lookup
+                while len(self._begun) > _BEGUN:  # those that began first
+                    del self._begun[next(iter(self._begun))]
+
+    def _read_listings(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            with suppress(FileError):  # it is raised where the listing is asked for
+                self.listing(segment)
 
     def find(self, segment: Segment, column: SegmentColumn, hashes: U64) -> _Entries:
         """The places that may hold values.
@@ -191,7 +213,10 @@ class KeyIndex:
         returns  for each pair the number of the hash, and the place
         Raises DamagedFileError, StorageError.
         """
-        known = self._begun.pop((segment.id, column.number, hashes.tobytes()), None) if self._begun else None
+        known = None
+        if self._begun:
+            with self._lock:
+                known = self._begun.pop((segment.id, column.number, hashes.tobytes()), None)
         if known is not None and known.exception() is None:
             return known.result()
         return self._sought(segment, column, hashes)
