@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import struct
+import sys
 import uuid
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -238,3 +241,31 @@ def test_what_filters_do_not_answer_is_said(tmp_path: Path, predicate: str, name
     notes = parquet_bloom.check(path, predicate).notes
     told = f"filters on {named} tell nothing of this predicate: they answer =, IN and IS NOT DISTINCT FROM alone"
     assert notes == ([told] if named else [])
+
+
+def test_excluded_files_are_made_once_and_can_be_set(tmp_path: Path) -> None:
+    """Also by several threads at once; a copy has them too."""
+    (tmp_path / "data").mkdir()
+    for number in range(40):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"data/{number:02}.parquet")
+    parquet_bloom.build_index(tmp_path / "data", "id", tmp_path / "index")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(10):
+            found = parquet_bloom.check(tmp_path / "data", "id = 7", index=tmp_path / "index")
+            assert "38 files not opened" in repr(found), "the first file is opened for its columns"
+            with ThreadPoolExecutor(4) as pool:
+                lists = list(pool.map(lambda _, found=found: found.excluded, range(4)))
+            assert [len(one) for one in lists] == [38] * 4
+            assert all(one is lists[0] for one in lists)
+    finally:
+        sys.setswitchinterval(interval)
+    assert "38 files not opened" in repr(found)
+    assert pickle.loads(pickle.dumps(found)).excluded == found.excluded
+    found.excluded = found.excluded[:1]
+    assert len(found.excluded) == 1
+    other = parquet_bloom.check(tmp_path / "data", "id = 7", index=tmp_path / "index")
+    other.excluded = []
+    assert other.excluded == []
+    assert "not opened" not in repr(other)

@@ -350,11 +350,12 @@ class Verdicts(Result, list[RowGroupVerdict]):
     notes   what footers say of tables of which no log is in sight, and what filters cannot tell of the predicate
     """
 
+    _excluded: list[ExcludedFile]  # there once somebody has asked for it
+
     def __init__(self) -> None:
         super().__init__()
         self.table: str | None = None
         self.version: str | None = None
-        self._excluded: list[ExcludedFile] = []
         self._unopened: list[UnopenedFiles] = []  # whose entries nobody has asked for yet
         self.columns: list[ColumnFilters] = []
         self.notes: list[str] = []
@@ -367,9 +368,15 @@ class Verdicts(Result, list[RowGroupVerdict]):
     def excluded(self) -> list[ExcludedFile]:
         """The files that were not opened, each with the reason."""
         # Made when somebody asks: an index excludes a hundred thousand files, and mostly their number is enough.
-        waiting, self._unopened = self._unopened, []
-        self._excluded += [_excluded(file, part.excluded) for part in waiting for file in part.files]
+        if "_excluded" not in vars(self):
+            made = [_excluded(file, part.excluded) for part in self._unopened for file in part.files]
+            vars(self).setdefault("_excluded", made)  # in one step: of several threads all get the first one's list
+            self._unopened = []
         return self._excluded
+
+    @excluded.setter
+    def excluded(self, files: list[ExcludedFile]) -> None:
+        self._excluded, self._unopened = files, []
 
     def __getstate__(self) -> dict[str, Any]:
         self.excluded  # noqa: B018 - a copy has no data files
@@ -398,7 +405,8 @@ class Verdicts(Result, list[RowGroupVerdict]):
 
     def __repr__(self) -> str:
         parts = [f"{self.skipped:,} of {quantity(len(self), 'row groups')} skipped"]
-        unopened = len(self._excluded) + sum(map(len, self._unopened))
+        waiting = self._unopened  # before the other: another thread empties it once that one is there
+        unopened = len(self._excluded) if "_excluded" in vars(self) else sum(map(len, waiting))
         parts += [f"{quantity(unopened, 'files')} not opened"] if unopened else []
         parts += [f"{quantity(len(self.failed), 'files')} failed"] if self.failed else []
         return line("Verdicts", parts)
