@@ -12,6 +12,7 @@ import json
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -149,9 +150,9 @@ def facts_of(found: pa.Table) -> dict[str, Any]:
     return facts
 
 
-def distinct_keys(keys: Any) -> pa.Array:
-    """Keys as an Arrow array, each once and without NULLs. Raises RequestError."""
-    try:
+def keys_as_array(keys: Any) -> pa.Array:
+    """Keys as an Arrow array of one plain type. Raises RequestError."""
+    with _refusing_mixed():
         found = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys)
         if isinstance(found, pa.ChunkedArray):
             found = found.combine_chunks()
@@ -159,10 +160,23 @@ def distinct_keys(keys: Any) -> pa.Array:
             found = found.storage
         if pa.types.is_dictionary(found.type):
             found = found.dictionary_decode()
+        return found
+
+
+def distinct_keys(keys: Any) -> pa.Array:
+    """Keys as an Arrow array, each once and without NULLs. Raises RequestError."""
+    found = keys_as_array(keys)
+    with _refusing_mixed():
         if pa.types.is_floating(found.type):  # the two zeros are one key, and a NaN equals nothing
             values = found.drop_null().to_numpy(zero_copy_only=False)
             found = pa.array(values[~np.isnan(values)] + values.dtype.type(0))
         return found.unique().drop_null()
+
+
+@contextmanager
+def _refusing_mixed() -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"keys must be an array, or a list, of values of one type: {error}") from error
 
@@ -262,7 +276,10 @@ def places_by_index(
 def places_by_filters(
     files: Sequence[DataFile], found: ResolvedSource, how: Options, sought: Leaf, casts: KeyCasts, facts: LocatedFacts
 ) -> Iterator[FoundPlaces]:
-    """The places of files that are opened. Raises the first file's error: no place may be missing in silence."""
+    """The places of files that are opened; with the option ignore_case a file's column may have another case.
+
+    Raises the first file's error: no place may be missing in silence.
+    """
     if not files:
         return
     position_of = {id(file): position for position, file in enumerate(found.files)}
@@ -272,6 +289,8 @@ def places_by_filters(
         outline = file.outline
         assert outline is not None
         leaf = next((one for one in outline.leaves if one.path == sought.path), None)
+        if leaf is None and how.ignore_case:
+            leaf = _in_any_case(outline.leaves, sought, file.file)
         if leaf is None:
             _refuse_constant(search, file, outline, sought, casts)
             return None
@@ -298,6 +317,21 @@ def places_by_filters(
         if one.visited is not None:
             facts.expected_false += one.visited[1]
             yield one.visited[0]
+
+
+def _in_any_case(leaves: Sequence[Leaf], sought: Leaf, file: DataFile) -> Leaf | None:
+    """The column of a file whose name differs in case alone. Raises RequestError for several."""
+    path = folded(sought.path)
+    found = [leaf for leaf in leaves if folded(leaf.path) == path]
+    if len(found) > 1:
+        names = ", ".join(leaf.name for leaf in found[:5])
+        raise RequestError(f"{file}: {sought.name} may be any of {names}, which differ in case alone")
+    return found[0] if found else None
+
+
+def folded(path: Sequence[str]) -> tuple[str, ...]:
+    """A path that is equal for names that differ in case alone."""
+    return tuple(part.lower() for part in path)
 
 
 def _refuse_constant(search: Search, file: FileResult, outline: Outline, sought: Leaf, casts: KeyCasts) -> None:

@@ -19,13 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquet_bloom.errors import ParquetBloomError, RefusedTypeError, RequestError
-from parquet_bloom.format.schema import Leaf, find_leaf
+from parquet_bloom.errors import ParquetBloomError, RefusedTypeError, RequestError, first_line
+from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.keys.evidence import SearchedIndex
 from parquet_bloom.keys.locate import (
     KeyCasts,
     LocatedFacts,
     distinct_keys,
+    folded,
+    keys_as_array,
     located_table,
     places_by_filters,
     places_by_index,
@@ -38,7 +40,7 @@ from parquet_bloom.search.search import Search, logger
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.failures import explained, raising_ours
-from parquet_bloom.spark.frames import mapped, try_workers, width
+from parquet_bloom.spark.frames import Row, mapped, try_workers, width
 from parquet_bloom.spark.keys import IndexedData, Opener, found_data, in_tasks
 from parquet_bloom.spark.storages import index_path, paths_of
 from parquet_bloom.spark.work import SentFile, TableWork, source_on_spark
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FILES = 256  # of a task, at most
-_LARGEST = Options("largest", range_values=RANGE_VALUES)
+_LARGEST = Options("largest", range_values=RANGE_VALUES, ignore_case=True)
 
 
 @explained
@@ -64,7 +66,8 @@ def locate(
     paths    a file, folder or glob, or a list, as Spark names them; or one table, delta:, iceberg: or ducklake:
     column   of the keys
     keys     a DataFrame or an Arrow table of one column, or an array; NULLs are left out, and each key counts once. The
-             driver and each task have all of them in memory
+             driver and each task have all of them in memory. NaN is refused: in Spark it equals NaN, and neither an
+             index nor bounds say where it is
     index    folder of a key index, which the driver reaches: files that it covers are not opened. Tasks ask the filters
              of the others; a row group without a filter may hold every key within its bounds
     options  see ReadOptions: raw_files; of a table catalog_properties, allow_roots
@@ -72,8 +75,9 @@ def locate(
              `deletes`: whether a table has deleted rows of the file; the row of a file that could not be read has
              `file` and `error` alone: whatever is in it may hold a key
 
-    Raises UnknownColumnError; RequestError for keys that cannot be compared with the column, or of a type that Spark
-    does not have; StaleIndexError for an index of other data; TableFormatError for files of a table without raw_files.
+    Raises UnknownColumnError; RequestError for keys that cannot be compared with the column, that Spark's types cannot
+    hold, or that are NaN; StaleIndexError for an index of other data; TableFormatError for files of a table without
+    raw_files.
     """
     refuse_unknown("locate", options, ReadOptions)
     wanted = _keys(keys, column)
@@ -81,6 +85,7 @@ def locate(
     asked = None if asked_at is None else SearchedIndex(asked_at)
     data = found_data(spark, source_on_spark(paths_of(paths), options), stored_only=False)
     first = _column(data, column)
+    KeyCasts(wanted, first).to(first)  # keys that do not fit are an error here, and not one a file
     places = _Places(wanted, first)
     schema = places.spark_schema
     with raising_ours():
@@ -100,14 +105,40 @@ def locate(
 
 
 def _keys(keys: Any, column: str) -> pa.Array:
-    """Keys as an Arrow array, each once. Raises RequestError."""
+    """Keys as an Arrow array of a type that Spark has, each once. Raises RequestError."""
     if hasattr(keys, "toArrow"):
         keys = keys.toArrow()
     if isinstance(keys, pa.Table):
         if keys.num_columns != 1 and column not in keys.column_names:
             raise RequestError(f"keys have {keys.num_columns} columns, and none is {column}; give the keys alone")
         keys = keys.column(0 if keys.num_columns == 1 else column)
-    return distinct_keys(keys)
+    array = keys_as_array(keys)
+    if pa.types.is_floating(array.type) and np.isnan(array.drop_null().to_numpy(zero_copy_only=False)).any():
+        raise RequestError("NaN keys cannot be located: in Spark NaN equals NaN; leave them out")
+    return _as_in_spark(distinct_keys(array))
+
+
+def _as_in_spark(keys: pa.Array) -> pa.Array:
+    """Keys in the type that the result has them in. Raises RequestError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+
+    try:
+        if pa.types.is_timestamp(keys.type):  # whose zone to_arrow_type wants to be told
+            return keys.cast(pa.timestamp("us", None if keys.type.tz is None else "UTC"))
+        kind = to_arrow_type(from_arrow_type(keys.type))
+    except pa.ArrowException as error:
+        raise _lost(keys, error) from error
+    except (PySparkException, ValueError, AssertionError) as error:
+        raise RequestError(f"keys are {keys.type}, and Spark has no such type; cast them") from error
+    try:
+        return keys.cast(kind)
+    except pa.ArrowException as error:
+        raise _lost(keys, error) from error
+
+
+def _lost(keys: pa.Array, error: Exception) -> RequestError:
+    return RequestError(f"keys are {keys.type}, which Spark's type cannot hold: {first_line(error)}; cast them")
 
 
 def _column(data: IndexedData, column: str) -> Leaf:
@@ -116,7 +147,8 @@ def _column(data: IndexedData, column: str) -> Leaf:
         leaves: Sequence[Leaf] = data.found.names.leaves
     else:
         leaves = () if data.work.first is None else data.work.first[1]
-    if any(".".join(path) == column for path in hidden_keys(data.found, data.files)):
+    named = folded(split_path(column))
+    if any(folded(path) == named for path in hidden_keys(data.found, data.files)):
         raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
     found = find_leaf(leaves, column)
     if found.refusal is not None:
@@ -128,7 +160,7 @@ def _column(data: IndexedData, column: str) -> Leaf:
 class _Places:
     """Keys to locate, and the rows of the result.
 
-    wanted  keys, each once
+    wanted  keys, each once, of a type that Spark has
     first   the column
     """
 
@@ -137,15 +169,8 @@ class _Places:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of the result, as Spark takes it. Raises RequestError for keys of a type that Spark does not have."""
-        from pyspark.errors import PySparkException
-        from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-
-        try:
-            kind = to_arrow_type(from_arrow_type(self.wanted.type))
-        except PySparkException as error:
-            raise RequestError(f"keys are {self.wanted.type}, and Spark has no such type; cast them") from error
-        names = [("key", kind), ("file", pa.string()), ("row_group", pa.int32()), ("first_row", pa.int64())]
+        """Of the result, as Spark takes it."""
+        names = [("key", self.wanted.type), ("file", pa.string()), ("row_group", pa.int32()), ("first_row", pa.int64())]
         return pa.schema([*names, ("rows", pa.int64()), ("deletes", pa.bool_()), ("error", pa.string())])
 
     @property
@@ -153,7 +178,7 @@ class _Places:
         """The same as Spark's."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(self.schema)
+        return from_arrow_schema(self.schema, True)  # a timestamp without a zone is TIMESTAMP_NTZ
 
     def table(self, found: Any, search: Search, deleted: Sequence[str] | None) -> pa.Table:
         """Places as rows.
@@ -181,6 +206,7 @@ def _by_index(asked: SearchedIndex, data: IndexedData, places: _Places) -> tuple
     found, answered = places_by_index(asked.index, coverage, search, places.first, casts, facts)
     if facts.note is not None:
         logger.warning("%s; these files are searched as without an index", facts.note)
+    asked.index.take_cost()  # this process has the index open: the next question would count these reads
     found.sort(key=lambda one: one.position)
     return places.table(found, search, None), np.flatnonzero(~answered).tolist()
 
@@ -194,11 +220,11 @@ def _locate_files(batches: Iterator[pa.RecordBatch], opener: Opener, places: _Pl
     casts = KeyCasts(places.wanted, places.first)
     for batch in batches:
         for data in batch.column("data").to_pylist():
-            files = [opener.file(row, snapshot) for row in pickle.loads(data)]
+            rows = pickle.loads(data)
             try:
-                tables = [_located(files, snapshot, casts, places)]
+                tables = [_located([opener.file(row, snapshot) for row in rows], snapshot, casts, places)]
             except ParquetBloomError:  # of which file, the next lines say
-                tables = [_located_or_error(file, snapshot, casts, places) for file in files]
+                tables = [_located_or_error(row, opener, snapshot, casts, places) for row in rows]
             for table in tables:
                 yield from table.to_batches()
 
@@ -210,9 +236,12 @@ def _located(files: Sequence[SentFile], snapshot: Snapshot, casts: KeyCasts, pla
     return places.table(found, search, [str(one) for one in files if one.has_deletes])
 
 
-def _located_or_error(file: SentFile, snapshot: Snapshot, casts: KeyCasts, places: _Places) -> pa.Table:
+def _located_or_error(row: Row, opener: Opener, snapshot: Snapshot, casts: KeyCasts, places: _Places) -> pa.Table:
+    name = str(row["path"])
     try:
+        file = opener.file(row, snapshot)
+        name = str(file)
         return _located([file], snapshot, casts, places)
     except ParquetBloomError as error:
-        row = {"file": str(file), "error": " ".join(str(error).split())}
-        return pa.Table.from_pylist([row], places.schema)
+        failed = {"file": name, "error": " ".join(str(error).split())}
+        return pa.Table.from_pylist([failed], places.schema)
