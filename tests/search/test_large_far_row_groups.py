@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +20,11 @@ from pyarrow import fs
 from recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 import parquet_bloom
-from parquet_bloom.errors import DamagedFileError, FileChangedError, StorageError
+from parquet_bloom.errors import DamagedFileError, FileChangedError, RequestError, StorageError
 from parquet_bloom.search import fetched
 from parquet_bloom.storage import open_file
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
 
 ROWS = 30_000
 
@@ -91,11 +98,18 @@ def test_several_files_in_order(store: RecordingStore, path: Path, where: str) -
 
 def test_so_much_is_in_memory_and_no_more(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
+    unread: dict[int, list[int]] = {}
+    files: list[Any] = []  # so that no id is there twice
     before = fetched.AheadFile._request
 
     def request(self: Any, number: int) -> None:
+        if id(self) not in unread:
+            files.append(self)
+            unread[id(self)] = list(self._unread)
         before(self, number)
-        held.append(sum(self._blocks[one][1] - self._blocks[one][0] for one in self._coming))
+        lengths = {one: self._blocks[one][1] - self._blocks[one][0] for one in self._coming}
+        read = {one for one in lengths if self._unread[one] < unread[id(self)][one]}  # in part: of some columns
+        held.append(sum(length for one, length in lengths.items() if one not in read))
 
     monkeypatch.setattr(fetched.AheadFile, "_request", request)
     parquet_bloom.count("data/in/0.parquet", "place.x = 3 AND pad IS NULL", filesystem=on(store))
@@ -150,3 +164,171 @@ def test_rows_that_somebody_stops_reading(store: RecordingStore) -> None:
     assert next(iter(batches)).num_rows
     del batches
     assert len(store.of_objects()) < 60
+
+
+def test_a_scan_that_is_left_reads_no_more(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's threads have come to an end, and find nothing where they read once more."""
+    files: list[fetched.AheadFile] = []
+    before = fetched.AheadFile.__init__
+
+    def keep(self: fetched.AheadFile, *arguments: Any) -> None:
+        before(self, *arguments)
+        files.append(self)
+
+    monkeypatch.setattr(fetched.AheadFile, "__init__", keep)
+    batches = parquet_bloom.read_batches("data/in", "id >= 0 OR id < 0", filesystem=on(store), batch_rows=100)
+    assert next(iter(batches)).num_rows
+    del batches
+    assert files
+    for file in files:
+        file.seek(4)
+        assert (file.read(10), file.error, file._coming) == (b"", None, {})
+
+
+@pytest.fixture
+def source(path: Path) -> Iterator[OpenFile]:
+    with OpenFile(DataFile(str(path))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bytes_of_ranges_that_overlap(source: OpenFile, path: Path, seed: int) -> None:
+    """As a damaged footer has them, read in any order."""
+    data = path.read_bytes()
+    rng = random.Random(seed)
+    row_groups = []
+    for _ in range(rng.randint(1, 4)):
+        starts = [rng.randrange(len(data) - 1) for _ in range(rng.randint(1, 4))]
+        row_groups.append([(at, min(rng.randint(1, 400_000), len(data) - at)) for at in starts])
+    file = fetched.AheadFile(source, True, row_groups)
+    ranges = [one for ranges in row_groups for one in ranges]
+    for offset, length in rng.sample(ranges, len(ranges)) + rng.sample(ranges, 1):
+        at, stop = offset + rng.choice([0, length // 3]), offset + length
+        file.seek(at)
+        assert file.read(stop - at) == data[at:stop]
+    assert file.error is None
+
+
+def test_a_chunk_inside_of_another(source: OpenFile, path: Path) -> None:
+    file = fetched.AheadFile(source, True, [[(0, 200_000), (150_000, 20_000)]])
+    assert file.read(200_000) == path.read_bytes()[:200_000]
+
+
+def test_all_of_a_chunk_is_requested_before_its_first_block_is_there(
+    source: OpenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row groups in any order; those that were passed over are requested ahead, too."""
+    file = fetched.AheadFile(source, True, [[(n * 300_000, 300_000)] for n in range(3)])
+    coming: list[set[int]] = []
+    before = fetched.AheadFile._wait
+
+    def wait(self: fetched.AheadFile, number: int) -> bytes:
+        coming.append(set(self._coming))
+        return before(self, number)
+
+    monkeypatch.setattr(fetched.AheadFile, "_wait", wait)
+    for group in (2, 0, 1):
+        file.seek(group * 300_000)
+        assert len(file.read(300_000)) == 300_000
+    in_order = [number for group in (2, 0, 1) for number in range(len(file._groups)) if file._groups[number] == group]
+    assert len(coming) == len(in_order)
+    for n, number in enumerate(in_order):
+        rest = {one for one in in_order[n:] if file._groups[one] == file._groups[number]}
+        assert rest <= coming[n]
+    assert any(file._groups[one] == 0 for one in coming[0])
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no threads"), KeyError(3), StorageError("x", "is away")])
+def test_no_error_leaves_a_read(source: OpenFile, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Arrow's thread goes on, and the error is there for the thread that wants rows."""
+
+    def fail(offset: int, length: int) -> bytes:
+        raise error
+
+    monkeypatch.setattr(source, "read", fail)
+    for file in (fetched.FetchedFile(source, True), fetched.AheadFile(source, True, [[(0, 200_000)]])):
+        assert file.read(100_000) == b""
+        assert file.error is error
+
+
+def test_the_end_of_a_scan_does_not_wait_for_a_slow_store(source: OpenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ended = threading.Event(), threading.Event()
+    waited = []
+
+    def hold(offset: int, length: int) -> bytes:
+        asked.set()
+        waited.append(ended.wait(20))
+        return bytes(length)
+
+    monkeypatch.setattr(source, "read", hold)
+    file = fetched.AheadFile(source, True, [[(0, 200_000)]])
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(file.read(200_000)))
+    thread.start()
+    assert asked.wait(20)
+    file.end()
+    thread.join()
+    ended.set()
+    assert (found, file.error) == ([b""], None)
+    assert all(waited)
+
+
+def test_a_scan_that_was_ended_has_no_last_row(source: OpenFile) -> None:
+    """Another thread that still reads gets an error, and not fewer rows."""
+    reader = pa.table({"a": [1, 2, 3]}).to_reader(max_chunksize=1)
+    scan = fetched._Scan(reader, [fetched.FetchedFile(source, True)])
+    assert scan.next() is not None
+    scan.end()
+    with pytest.raises(RequestError, match="the process ends"):
+        scan.next()
+
+
+# --- a program that ends ------------------------------------------------------------------------------
+
+PROGRAM = """
+import io, json, sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from pyarrow import fs
+import parquet_bloom
+
+rows, group, names, table, way = json.loads(sys.argv[1])
+store, out = fs._MockFileSystem(), io.BytesIO()
+ids = np.random.default_rng(0).integers(0, 1 << 62, rows)
+pq.write_table(pa.table({"a": np.arange(rows), "b": ids}), out, group, compression=None, use_dictionary=False)
+fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in "ab"]
+log = [
+    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+    {"metaData": {
+        "id": "x", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": {},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+    }},
+]
+folder = "table" if table else "files"
+store.create_dir("table/_delta_log")
+store.create_dir(folder)
+for name in names:
+    with store.open_output_stream(f"{folder}/{name}") as file:
+        file.write(out.getvalue())
+    log.append({"add": {
+        "path": name, "size": len(out.getvalue()), "partitionValues": {}, "modificationTime": 0, "dataChange": True,
+    }})
+with store.open_output_stream("table/_delta_log/00000000000000000000.json") as file:
+    file.write(chr(10).join(map(json.dumps, log)).encode())
+source = "delta:table" if table else [f"files/{name}" for name in names]
+batches = iter(parquet_bloom.read_batches(source, filesystem=store))
+print(next(batches).num_rows > 0)
+if way == "close":
+    del batches
+"""
+
+
+@pytest.mark.parametrize("way", ["leave open", "close"])
+@pytest.mark.parametrize("is_table", [False, True])
+@pytest.mark.parametrize(("rows", "group", "files"), [(1_600_000, 200_000, 1), (300_000, 50_000, 12)])
+def test_a_program_that_takes_one_batch_ends(rows: int, group: int, files: int, is_table: bool, way: str) -> None:
+    """Arrow's threads call no Python while the interpreter ends: it would wait for ever, or abort."""
+    words = json.dumps([rows, group, [f"{n}.parquet" for n in range(files)], is_table, way])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

@@ -11,14 +11,20 @@ no version.
 
 from __future__ import annotations
 
+import atexit
+import os
+import threading
+import time
 from bisect import bisect_right
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
-from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.format.outline import Outline, extents_in
 from parquet_bloom.search.layouts import chunk_by_chunk
 from parquet_bloom.search.results import FileResult
@@ -44,6 +50,7 @@ _MOST_AHEAD = 64 << 20  # of a large one
 _DECODED = 16  # row groups that pyarrow decodes at a time: as many as have two batches' rows together, so mostly two
 _MOST_TOGETHER = 128 << 20  # of the files that wait, and those that are fetched
 _PYARROW_END = 64 << 10  # of a file, that pyarrow reads at once for the footer
+_PATIENCE_S = 2.0  # at the process's end, for threads of Arrow's that are about to read
 _SCANNED = 32  # files that go through one scanner
 
 
@@ -66,15 +73,19 @@ class FetchedFile(FileObject):
         """kept: somebody else closes the source."""
         super().__init__(source.size)
         self.source, self._kept = source, kept
-        self.error: ParquetBloomError | None = None
+        self.error: Exception | None = None
+        self.ended = False
 
     def read(self, length: int = -1) -> bytes:
-        """Read so many bytes; fewer at the end of the file, and none after an error."""
+        """Read so many bytes; fewer at the end of the file, none after an error or the scan's end."""
+        if self.ended:
+            return b""
         rest = max(0, self.source.size - self._at)
         try:
             data = self._read(rest if length < 0 else min(length, rest))
-        except ParquetBloomError as error:
-            self.error = self.error or error
+        except Exception as error:
+            if not self.ended:  # what was given up is no error
+                self.error = self.error or error
             return b""
         self._at += len(data)
         return data
@@ -86,8 +97,13 @@ class FetchedFile(FileObject):
         """Nothing: `release` does it, when the scan has ended."""
         self.closed = True
 
+    def end(self) -> None:
+        """Give Arrow's threads no more bytes, so that a scan which nobody wants comes to its end."""
+        self.ended = True
+
     def release(self) -> None:
         """Forget what was fetched."""
+        self.end()
         with suppress(ParquetBloomError):
             self.source.prefetch([])
         if not self._kept:
@@ -102,6 +118,8 @@ class AheadFile(FetchedFile):
 
     def __init__(self, source: OpenFile, kept: bool, row_groups: Sequence[Sequence[Range]]) -> None:
         """row_groups: the ranges of each, in the order in which they will be read."""
+        from concurrent.futures import Future
+
         super().__init__(source, kept)
         blocks = [block for ranges in row_groups for block in _blocks(ranges)]
         self._groups = [number for number, ranges in enumerate(row_groups) for _ in _blocks(ranges)]
@@ -109,25 +127,34 @@ class AheadFile(FetchedFile):
         self._unread = [sum(length for _, length in block) for block in blocks]  # bytes of each
         self._by_start = sorted(range(len(blocks)), key=lambda number: self._blocks[number][0])
         self._coming: dict[int, Future[bytes]] = {}  # by number
-        self._held = self._next = 0  # bytes of these; the number of the next one to request
+        self._requested = bytearray(len(blocks))  # 1: once, at least
+        self._held = self._next = 0  # bytes of these; the number of the next one to request ahead
+        self._end: Future[bytes] = Future()  # done when the scan ends
 
     def _read(self, length: int) -> bytes:
         numbers = self._covering(self._at, length)
         if numbers is None:  # the footer, or what old writers' files need beside a chunk
             return super()._read(length)
-        parts = []
-        for number in numbers:
-            start, _ = self._blocks[number]
+        parts: list[bytes] = []
+        reached, stop = self._at, self._at + length
+        for n, number in enumerate(numbers):
+            first, last = self._blocks[number]
+            self._forget_before(self._groups[number] - _DECODED)
             self._request(number)
-            for old in [one for one in self._coming if self._groups[one] < self._groups[number] - _DECODED]:
-                self._forget(old)
-            self._request_ahead()
-            data = self._coming[number].result()
-            part = data[max(0, self._at - start) : self._at + length - start]
+            for later in numbers[n + 1 :]:
+                if not self._has_room(later):
+                    break
+                self._request(later)
+            self._request_ahead(self._groups[number] - _DECODED)
+            # Chunks may overlap where a footer is damaged, and so their blocks.
+            part = self._wait(number)[reached - first : min(last, stop) - first]
             parts.append(part)
             self._unread[number] -= len(part)
             if self._unread[number] <= 0:
                 self._forget(number)
+            if len(part) < min(last, stop) - reached:  # the file is shorter than it was
+                break
+            reached += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _covering(self, at: int, length: int) -> list[int] | None:
@@ -143,31 +170,56 @@ class AheadFile(FetchedFile):
             reached = stop
         return found if reached >= at + length else None
 
+    def _has_room(self, number: int) -> bool:
+        start, stop = self._blocks[number]
+        return number in self._coming or self._held + stop - start <= _MOST_AHEAD
+
     def _request(self, number: int) -> None:
         if number in self._coming:
             return
         start, stop = self._blocks[number]
         self._coming[number] = submit(self.source.read, start, stop - start)
+        self._requested[number] = 1
         self._held += stop - start
-        self._next = max(self._next, number + 1)
 
-    def _request_ahead(self) -> None:
+    def _request_ahead(self, group: int) -> None:
+        """Those from a row group on that were not requested, in order."""
         while self._next < len(self._blocks):
-            start, stop = self._blocks[self._next]
-            if self._held + stop - start > _MOST_AHEAD:
-                return
-            self._request(self._next)
+            if not self._requested[self._next] and self._groups[self._next] >= group:
+                if not self._has_room(self._next):
+                    return
+                self._request(self._next)
+            self._next += 1
+
+    def _wait(self, number: int) -> bytes:
+        """A block's bytes; none where the scan ends before they come: a store may be slow."""
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        coming = self._coming[number]
+        wait([coming, self._end], return_when=FIRST_COMPLETED)
+        return b"" if self.ended else coming.result()
 
     def _forget(self, number: int) -> None:
         start, stop = self._blocks[number]
-        self._coming.pop(number).cancel()
-        self._held -= stop - start
+        coming = self._coming.pop(number, None)  # another thread may have ended the scan
+        if coming is not None:
+            coming.cancel()
+            self._held -= stop - start
 
-    def release(self) -> None:
-        """Give up what was requested."""
+    def _forget_before(self, group: int) -> None:
+        for number in list(self._coming):
+            if self._groups[number] < group:
+                self._forget(number)
+
+    def end(self) -> None:
+        """Give up what was requested; a thread that waits for it goes on."""
+        from concurrent.futures import InvalidStateError
+
+        super().end()
+        with suppress(InvalidStateError):  # ended before
+            self._end.set_result(b"")
         for number in list(self._coming):
             self._forget(number)
-        super().release()
 
 
 def _blocks(ranges: Sequence[Range]) -> list[list[Range]]:
@@ -263,12 +315,105 @@ def _release(files: Sequence[FetchedFile]) -> None:
 
 def arrow_file(file: FetchedFile) -> Any:
     """The file as pyarrow takes it."""
-    return file.source.arrow_file() if file.source.is_whole_in_memory else pa.PythonFile(file, mode="r")
+    return file.source.arrow_file() if file.source.is_whole_in_memory else pa.PythonFile(_Lent(file), mode="r")
+
+
+class _Lent:
+    """A file as Arrow has it: it lives as long as some task of Arrow's may read it."""
+
+    def __init__(self, file: FetchedFile) -> None:
+        self._file, self.process = file, os.getpid()
+        self.read, self.seek, self.tell, self.close = file.read, file.seek, file.tell, file.close
+        self.readable, self.seekable = file.readable, file.seekable
+        _lent.add(self)
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+
+_lent: WeakSet[_Lent] = WeakSet()
 
 
 def scan_options(files: Sequence[FetchedFile]) -> dict[str, Any]:
     """Options of a scanner for them."""
     return {"fragment_scan_options": chunk_by_chunk()} if any(isinstance(one, AheadFile) for one in files) else {}
+
+
+class _Scan:
+    """A scan whose files Arrow's threads read through Python. They do so after the last batch that somebody takes, too.
+
+    A thread that calls Python while the interpreter ends waits for ever, or aborts the process. So a scan is ended
+    before its files are released, and all that are open are ended at the process's end.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, files: Sequence[FetchedFile]) -> None:
+        self._reader: pa.RecordBatchReader | None = reader
+        self._files = files
+        self._process = os.getpid()
+        self._lock = threading.Lock()  # one thread may read when another ends the process
+        _open_scans.add(self)
+        if _process_ends.is_set():
+            self.end()
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next batch; None after the last."""
+        with self._lock:
+            if self._reader is None:
+                raise RequestError("the process ends: these rows are not read further")
+            try:
+                return self._reader.read_next_batch()
+            except StopIteration:
+                return None
+            except PYARROW_ERRORS:
+                if _process_ends.is_set() and not any(file.error for file in self._files):
+                    raise RequestError("the process ends: these rows are not read further") from None
+                raise
+
+    def end(self) -> None:
+        """Let Arrow come to the scan's end, and wait for that: its next read finds the files too short."""
+        if os.getpid() != self._process:
+            return  # Arrow's threads stayed behind in the parent process
+        for file in self._files:
+            file.end()
+        with self._lock:
+            if self._reader is not None:
+                with suppress(*PYARROW_ERRORS):
+                    self._reader.close()
+                self._reader = None
+
+
+_open_scans: WeakSet[_Scan] = WeakSet()
+_process_ends = threading.Event()
+
+
+@atexit.register
+def _end_scans() -> None:
+    _process_ends.set()
+    for scan in list(_open_scans):
+        scan.end()
+    # Arrow gives up a scan at its first error; what it has requested before is still read, into nothing.
+    until = time.monotonic() + _PATIENCE_S
+    while any(one.process == os.getpid() for one in list(_lent)) and time.monotonic() < until:
+        time.sleep(0.002)
+
+
+def batches_of(
+    scanner: Callable[[], ds.Scanner], files: Sequence[FetchedFile]
+) -> Generator[pa.RecordBatch, None, None]:
+    """The batches of a scanner over these files. When this is closed, Arrow gets nothing of them any more.
+
+    scanner  makes it; nobody else keeps it, nor fragments of it
+    """
+    if all(file.source.is_whole_in_memory for file in files):
+        yield from scanner().to_batches()  # no thread of Arrow's calls Python
+        return
+    scan = _Scan(scanner().to_reader(), files)
+    try:
+        while (batch := scan.next()) is not None:
+            yield batch
+    finally:
+        scan.end()
 
 
 @contextmanager
@@ -281,3 +426,6 @@ def errors_of(files: Sequence[FetchedFile]) -> Iterator[None]:
             if file.error is not None:
                 raise file.error from error
         raise
+    for file in files:
+        if file.error is not None:  # bytes were missing, and pyarrow made rows without them
+            raise file.error

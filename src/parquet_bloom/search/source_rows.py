@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, errors_of, scan_options
+from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
 from parquet_bloom.search.layouts import (
     file_format,
     for_scanner,
@@ -139,15 +139,19 @@ class FileRows:
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """As SourceRows has it."""
-        options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
+        options: dict[str, Any] = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
         wanted = for_scanner(None if names is None else list(names), self.schema)
         top = None if names is None else {path_of(name, self.schema)[0] for name in names}
         with closing(Fetcher(self._opened).scans(parts, top)) as scans:
             for some, files in scans:
-                fragments = [self.fragment(part, self.schema, file=file) for part, file in zip_longest(some, files)]
-                dataset = ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
-                with errors_of(files):
-                    yield from dataset.scanner(columns=wanted, **options, **scan_options(files)).to_batches()
+                scanner = partial(self._scanner, some, files, columns=wanted, **options)
+                with errors_of(files), closing(batches_of(scanner, files)) as batches:
+                    yield from batches
+
+    def _scanner(self, parts: Sequence[FilePart], files: Sequence[FetchedFile], **options: Any) -> ds.Scanner:
+        fragments = [self.fragment(part, self.schema, file=file) for part, file in zip_longest(parts, files)]
+        dataset = ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
+        return dataset.scanner(**options, **scan_options(files))
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """All of them: nothing is deleted."""
@@ -242,29 +246,34 @@ class TableRows:
     def _file(self, part: FilePart, names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
         view = self._view(part[0])
         stored = view.stored_names(names)
-        for _, files in self._fetcher.scans([part], set(stored)):
-            with errors_of(files):
-                yield from self._scanned(part, next(iter(files), None), view, names, n)
+        with closing(self._fetcher.scans([part], set(stored))) as scans:
+            for _, files in scans:
+                with errors_of(files), closing(self._scanned(part, files, view, names, n)) as batches:
+                    yield from batches
 
     def _scanned(
-        self, part: FilePart, fetched: FetchedFile | None, view: FileView, names: list[str], n: int
+        self, part: FilePart, files: Sequence[FetchedFile], view: FileView, names: list[str], n: int
     ) -> Generator[pa.RecordBatch, None, None]:
         file, groups = part
         stored = view.stored_names(names)
-        one = self.fragment(part, self.schema, file=fetched)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
-        scanner = one.scanner(
-            schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1,
-            **scan_options([] if fetched is None else [fetched]),
-        )  # fmt: skip
+
+        def scanner() -> ds.Scanner:
+            one = self.fragment(part, self.schema, file=next(iter(files), None))
+            return one.scanner(
+                schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1,
+                **scan_options(files),
+            )  # fmt: skip
+
         deleted = self._deleted_among(file, groups)
         start = 0
-        for batch in scanner.to_batches():
-            stop = start + batch.num_rows
-            gone = deleted[slice(*np.searchsorted(deleted, (start, stop)))] - start
-            start = stop
-            if len(gone) < batch.num_rows:
-                yield _without(view.batch(batch, names), gone)
+        with closing(batches_of(scanner, files)) as batches:
+            for batch in batches:
+                stop = start + batch.num_rows
+                gone = deleted[slice(*np.searchsorted(deleted, (start, stop)))] - start
+                start = stop
+                if len(gone) < batch.num_rows:
+                    yield _without(view.batch(batch, names), gone)
 
     def _view(self, file: FileResult) -> FileView:
         assert file.outline is not None
