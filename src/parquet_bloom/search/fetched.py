@@ -18,8 +18,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -323,16 +324,26 @@ class _Lent:
 
     def __init__(self, file: FetchedFile) -> None:
         self._file, self.process = file, os.getpid()
-        self.read, self.seek, self.tell, self.close = file.read, file.seek, file.tell, file.close
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
         self.readable, self.seekable = file.readable, file.seekable
-        _lent.add(self)
+        _lent[id(self)] = ref(self, partial(_came_back, id(self))), self.process
+
+    def read(self, length: int = -1) -> memoryview:
+        """The file's bytes; Arrow's threads call Python to let go of them, too."""
+        data, process = memoryview(self._file.read(length)), self.process
+        _lent[id(data)] = ref(data, partial(_came_back, id(data))), process
+        return data
 
     @property
     def closed(self) -> bool:
         return self._file.closed
 
 
-_lent: WeakSet[_Lent] = WeakSet()
+_lent: dict[int, tuple[Any, int]] = {}  # by id: a weak reference to what Arrow has, and the process
+
+
+def _came_back(number: int, _: object) -> None:
+    _lent.pop(number, None)
 
 
 def scan_options(files: Sequence[FetchedFile]) -> dict[str, Any]:
@@ -394,7 +405,7 @@ def _end_scans() -> None:
         scan.end()
     # Arrow gives up a scan at its first error; what it has requested before is still read, into nothing.
     until = time.monotonic() + _PATIENCE_S
-    while any(one.process == os.getpid() for one in list(_lent)) and time.monotonic() < until:
+    while any(process == os.getpid() for _, process in list(_lent.values())) and time.monotonic() < until:
         time.sleep(0.002)
 
 
