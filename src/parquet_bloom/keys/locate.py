@@ -325,7 +325,9 @@ def _in_any_case(leaves: Sequence[Leaf], sought: Leaf, file: DataFile) -> Leaf |
     found = [leaf for leaf in leaves if folded(leaf.path) == path]
     if len(found) > 1:
         names = ", ".join(leaf.name for leaf in found[:5])
-        raise RequestError(f"{file}: {sought.name} may be any of {names}, which differ in case alone")
+        raise RequestError(
+            f"{file}: {sought.name} may be any of {names}, which differ in case alone; rename them in that file"
+        )
     return found[0] if found else None
 
 

@@ -51,6 +51,7 @@ _MOST_AHEAD = 64 << 20  # of a large one
 _DECODED = 16  # row groups that pyarrow decodes at a time: as many as have two batches' rows together, so mostly two
 _MOST_TOGETHER = 128 << 20  # of the files that wait, and those that are fetched
 _PYARROW_END = 64 << 10  # of a file, that pyarrow reads at once for the footer
+_TOO_LATE = "the process ends, and rows of objects are not read any more; read them before"
 _PATIENCE_S = 2.0  # at the process's end, for threads of Arrow's that are about to read
 _SCANNED = 32  # files that go through one scanner
 
@@ -371,14 +372,14 @@ class _Scan:
         """The next batch; None after the last."""
         with self._lock:
             if self._reader is None:
-                raise RequestError("the process ends: these rows are not read further")
+                raise RequestError(_TOO_LATE)
             try:
                 return self._reader.read_next_batch()
             except StopIteration:
                 return None
             except PYARROW_ERRORS:
                 if _process_ends.is_set() and not any(file.error for file in self._files):
-                    raise RequestError("the process ends: these rows are not read further") from None
+                    raise RequestError(_TOO_LATE) from None
                 raise
 
     def end(self) -> None:
