@@ -10,9 +10,6 @@ import hashlib
 import hmac
 import os
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +21,7 @@ from urllib.parse import quote
 import pytest
 from pyarrow import fs
 from recording_store import Answer, Asked, RecordingStore
-from support.loopback import free_port
+from support.loopback import free_port, running_server
 
 ACCOUNT = "devstoreaccount1"  # Azurite's own, with its key; both are public
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -48,24 +45,8 @@ def serving(folder: Path) -> Iterator[str]:
         pytest.skip(NO_AZURITE)
     port = free_port()
     options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--disableTelemetry"]
-    server = subprocess.Popen(
-        [*command, *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)],
-        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 60
-        while not _answers(port):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with running_server([*command, *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)], port, folder) as at:
+        yield at
 
 
 @dataclass

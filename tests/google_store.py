@@ -9,10 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +17,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 from recording_store import Answer, Asked, RecordingStore
-from support.loopback import free_port
+from support.loopback import free_port, running_server
 
 NAMES = ["year=2025/month=1/a.parquet", "year=2026/month=1/b.parquet", "year=2026/month=2/c.parquet", "top.parquet"]
 
@@ -30,24 +27,8 @@ def serving() -> Iterator[str]:
     """HOST:PORT of a process of its own: pyarrow waits for some answers of this storage with the GIL held."""
     port = free_port()
     options = ["--host=127.0.0.1", f"--port={port}", "--in-memory", "--default-bucket=data"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "gcp_storage_emulator", "start", *options],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 60
-        while not _answers(port):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with running_server([sys.executable, "-m", "gcp_storage_emulator", "start", *options], port) as at:
+        yield at
 
 
 @contextmanager

@@ -24,13 +24,16 @@ kind_option = click.option(
 )
 
 
-def _false_places(start: str, default: str) -> Callable[[Any], Any]:
-    meaning = f"{start}ow groups that a lookup of a value meets by chance, on average; default{default}."
+def _false_places(meaning: str) -> Callable[[Any], Any]:
     return click.option("--false-places", type=click.FloatRange(0, min_open=True), metavar="F", help=meaning)
 
 
-false_places_option = _false_places("Of keys: r", " 0.05")
-false_places_again_option = _false_places("R", ": what the index has")
+false_places_option = _false_places(
+    "Of keys: row groups that a lookup of a value meets by chance, on average; default 0.05."
+)
+false_places_again_option = _false_places(
+    "Row groups that a lookup of a value meets by chance, on average; default: what the index has."
+)
 root_option = click.option(
     "--root",
     type=FILE,

@@ -497,8 +497,8 @@ def check(
     if search.evidence is not None:
         verdicts.index_cost = search.evidence.cost
     verdicts.columns = list(counts.columns.values())
-    if counts.note is not None:
-        verdicts.notes = [counts.note, *verdicts.notes]
+    if (note := counts.note) is not None:
+        verdicts.notes = [note, *verdicts.notes]
     return verdicts
 
 
