@@ -20,7 +20,6 @@ from object_store import reading_by
 from pyarrow import fs
 from recording_store import Answer, Asked, running
 from storage.test_object_lies import LIES
-from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, NotParquetError, ParquetBloomError, StorageError
@@ -40,13 +39,6 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for container in ("data", "names", "empty"):
             made.create_dir(container)
         yield address
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = write_keys(tmp_path_factory.mktemp("data") / "keys.parquet")
-    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
-    return path.read_bytes()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from object_store import reading_by
 from pyarrow import fs
 from recording_store import Answer, Asked, recording, running
 from storage.test_object_lies import LIES
-from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, ParquetBloomError, StorageError
@@ -29,13 +28,6 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import arrow_options
 
 LARGE = bytes(range(256)) * 1000
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = write_keys(tmp_path_factory.mktemp("data") / "keys.parquet")
-    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
-    return path.read_bytes()
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ import pytest
 from object_store import reading_by
 from pyarrow import fs
 from recording_store import RecordingStore, keyed, recording
-from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.storage import object_reader
@@ -30,13 +29,6 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import arrow_options
 
 NAMES = ["x.parquet", "a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", "a'b(c)!~&.parquet"]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = write_keys(tmp_path_factory.mktemp("data") / "keys.parquet")
-    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
-    return path.read_bytes()
 
 
 @pytest.fixture
