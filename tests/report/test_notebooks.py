@@ -8,7 +8,7 @@ import json
 import pickle
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def walked(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
     parts: list[Any] = []
     if isinstance(value, dict):
         parts += value.values()
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         parts += value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts += [getattr(value, field.name) for field in dataclasses.fields(value)]

@@ -109,11 +109,10 @@ def test_the_heat_map_and_the_curve_have_every_filter(page: Page, folder: Path) 
 
 def test_what_decided_takes_a_row_group_away_at_its_step() -> None:
     stages = [stage for stage in STAGES if stage != "index"]  # no index is given to `check`
-    verdicts = parquet_bloom.Verdicts()
-    verdicts += [
+    verdicts = parquet_bloom.Verdicts(
         RowGroupVerdict(f"{at}.parquet", 0, Outcomes(7), stage is not None, stage, 0, "", 10, 100 + at)
         for at, stage in enumerate(stages)
-    ]
+    )
     steps = {step.name: step for step in steps_of(verdicts)}
     assert [step.row_groups for step in steps.values()] == [6, 5, 2, 1], "all, folders, bounds, filters"
     last = steps["after filters"]

@@ -86,6 +86,33 @@ def test_the_drafts_cost_a_header_and_a_block(tmp_path: Path, spec: str) -> None
     assert all(v.bytes_read <= 64 + 32 for v in verdicts), "not the filter, whose length the footer does not tell"
 
 
+def test_verdicts_are_made_when_somebody_looks_and_are_a_sequence(filtered: Path, tmp_path: Path) -> None:
+    for name in "abcdefg":
+        (tmp_path / f"{name}.parquet").write_bytes(filtered.read_bytes())
+
+    def ask() -> parquet_bloom.Verdicts:
+        return parquet_bloom.check(tmp_path, f"id IN ({ABSENT}, {keys_table()['id'][0].as_py()})")
+
+    waiting, made = ask(), [*ask()]
+    assert (len(waiting), waiting.skipped) == (len(made), sum(v.skipped for v in made))
+    assert waiting.skipped == 7 * 2
+    assert "_verdicts" not in vars(waiting), "nobody has looked"
+    assert waiting == made
+    assert made == waiting
+    assert waiting != made[1:]
+    assert waiting != tuple(made)
+    assert (len(waiting), waiting.skipped) == (len(made), sum(v.skipped for v in made))
+    assert (waiting[0], waiting[-1], waiting[1:3]) == (made[0], made[-1], made[1:3])
+    assert made[2] in waiting
+    assert waiting.index(made[2]) == 2
+    assert [*reversed(waiting)] == made[::-1]
+    assert (waiting + made[:1], made[:1] + waiting) == ([*made, made[0]], [made[0], *made])
+    assert pickle.loads(pickle.dumps(ask())) == made
+    with ThreadPoolExecutor(4) as pool:
+        shared = ask()
+        assert all(one == made for one in pool.map(lambda _: [*shared], range(8)))
+
+
 def test_what_a_filter_cannot_tell_is_kept(filtered: Path) -> None:
     assert kept(filtered, "colour = 'g'") == [0, 1, 2], "no filter there, and bounds admit it"
     assert kept(filtered, "colour = 'zzz'") == [], "bounds do not"

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
-from typing import Any, NamedTuple, Unpack
+from itertools import chain, repeat
+from typing import Any, NamedTuple, SupportsIndex, Unpack, overload
 
 import numpy as np
 import pyarrow as pa
@@ -151,51 +151,68 @@ _REASONS = {
 }
 
 
-def verdicts_of(searched: FileResult) -> Iterable[RowGroupVerdict]:
-    """A verdict for every row group of a file."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Files one behind the other that were searched with one predicate: what their verdicts are made of.
+
+    counts      int64[files]: the row groups of each
+    rows, size  int64[row groups]
+    """
+
+    paths: Sequence[str]
+    counts: NDArray[np.int64]
+    decision: Decision
+    bound: Bound
+    rows: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def verdicts(self) -> Iterable[RowGroupVerdict]:
+        """A verdict for every row group."""
+        decision = self.decision
+        stages = list(map(STAGES.__getitem__, decision.stage.tolist()))
+        skipped = (decision.stage != 0).tolist()
+        counts = self.counts.tolist()
+        columns = zip(
+            chain.from_iterable(map(repeat, self.paths, counts)),
+            chain.from_iterable(map(range, counts)),
+            map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
+            skipped,
+            stages,
+            decision.bytes_read.tolist(),
+            _reasons(decision, self.bound, stages),
+            self.rows.tolist(),
+            self.size.tolist(),
+            strict=True,
+        )
+        return map(partial(tuple.__new__, RowGroupVerdict), columns)
+
+
+def _part(searched: FileResult) -> _Part:
+    """The part of one file."""
     decision, outline, bound = searched.decision, searched.outline, searched.bound
     assert decision is not None
     assert outline is not None
     assert bound is not None
-    n = outline.n_row_groups
-    return _verdicts(repeat(str(searched.file)), range(n), decision, bound, outline.rows, sizes_of(outline))
+    counts = np.array([outline.n_row_groups])
+    return _Part([str(searched.file)], counts, decision, bound, outline.rows, sizes_of(outline))
 
 
-def _verdicts_together(files: Stretch) -> Iterable[RowGroupVerdict]:
-    """A verdict for every row group of several files."""
+def verdicts_of(searched: FileResult) -> Iterable[RowGroupVerdict]:
+    """A verdict for every row group of a file."""
+    return _part(searched).verdicts()
+
+
+def _part_together(files: Stretch) -> _Part:
+    """The part of several files that were decided together."""
     decided, part = files.decided, files.row_groups
     outline = decided.joined
-    file_of = outline.file_of[part]
-    paths = [file.path for file in decided.files]
-    numbers = (np.arange(part.start, part.stop) - outline.firsts[file_of]).tolist()
+    paths = [file.path for file in decided.files[files.start : files.stop]]
+    counts = np.diff(outline.firsts[files.start : files.stop + 1])
     decision = part_of(decided.decision, part)
-    named = map(paths.__getitem__, file_of.tolist())
-    return _verdicts(named, numbers, decision, decided.bound, outline.rows[part], sizes_of(outline)[part])
-
-
-def _verdicts(
-    paths: Iterable[str],
-    numbers: Iterable[int],
-    decision: Decision,
-    bound: Bound,
-    rows: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-) -> Iterable[RowGroupVerdict]:
-    stages = list(map(STAGES.__getitem__, decision.stage.tolist()))
-    skipped = (decision.stage != 0).tolist()
-    columns = zip(
-        paths,
-        numbers,
-        map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
-        skipped,
-        stages,
-        decision.bytes_read.tolist(),
-        _reasons(decision, bound, stages),
-        rows.tolist(),
-        sizes.tolist(),
-        strict=False,
-    )
-    return map(partial(tuple.__new__, RowGroupVerdict), columns)
+    return _Part(paths, counts, decision, decided.bound, outline.rows[part], sizes_of(outline)[part])
 
 
 @derived
@@ -337,8 +354,8 @@ class _FilterCounts:
         return f"filters on {which} tell nothing of this predicate: they answer =, IN and IS NOT DISTINCT FROM alone"
 
 
-class Verdicts(Result, list[RowGroupVerdict]):
-    """Verdicts in the order of files and row groups.
+class Verdicts(Result, Sequence[RowGroupVerdict]):
+    """Verdicts in the order of files and row groups: a sequence, equal to a list of the same ones.
 
     table, version  of which all these files are, and which version of it; None: they are files
     excluded  files that the log of their table or a key index excludes; they have no verdicts, as they were not opened
@@ -350,10 +367,14 @@ class Verdicts(Result, list[RowGroupVerdict]):
     notes   what footers say of tables of which no log is in sight, and what filters cannot tell of the predicate
     """
 
-    _excluded: list[ExcludedFile]  # there once somebody has asked for it
+    # Each is there once somebody has asked for it: of a million row groups mostly their number is enough.
+    _verdicts: list[RowGroupVerdict]
+    _excluded: list[ExcludedFile]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, verdicts: Iterable[RowGroupVerdict] = ()) -> None:
+        self._parts: list[_Part] = []  # whose verdicts nobody has asked for yet
+        if made := list(verdicts):
+            self._verdicts = made
         self.table: str | None = None
         self.version: str | None = None
         self._unopened: list[UnopenedFiles] = []  # whose entries nobody has asked for yet
@@ -364,13 +385,47 @@ class Verdicts(Result, list[RowGroupVerdict]):
         self.named: list[str] = []
         self.index_cost = NO_COST
 
+    def _all(self) -> list[RowGroupVerdict]:
+        if "_verdicts" not in vars(self):
+            with uncollected():
+                made = [*chain.from_iterable(part.verdicts() for part in self._parts)]
+            vars(self).setdefault("_verdicts", made)  # in one step: of several threads all get the first one's list
+            self._parts = []
+        return self._verdicts
+
+    def __len__(self) -> int:
+        waiting = self._parts  # before the other: another thread empties it once that one is there
+        return len(self._verdicts) if "_verdicts" in vars(self) else sum(map(len, waiting))
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> RowGroupVerdict: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RowGroupVerdict]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> RowGroupVerdict | list[RowGroupVerdict]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[RowGroupVerdict]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == list(other) if isinstance(other, Verdicts | list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Iterable[RowGroupVerdict]) -> list[RowGroupVerdict]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[RowGroupVerdict]) -> list[RowGroupVerdict]:
+        return [*other, *self]
+
     @property
     def excluded(self) -> list[ExcludedFile]:
         """The files that were not opened, each with the reason."""
-        # Made when somebody asks: an index excludes a hundred thousand files, and mostly their number is enough.
         if "_excluded" not in vars(self):
             made = [_excluded(file, part.excluded) for part in self._unopened for file in part.files]
-            vars(self).setdefault("_excluded", made)  # in one step: of several threads all get the first one's list
+            vars(self).setdefault("_excluded", made)
             self._unopened = []
         return self._excluded
 
@@ -379,13 +434,16 @@ class Verdicts(Result, list[RowGroupVerdict]):
         self._excluded, self._unopened = files, []
 
     def __getstate__(self) -> dict[str, Any]:
-        self.excluded  # noqa: B018 - a copy has no data files
+        self._all(), self.excluded  # a copy has no data files, and no arrays
         return vars(self)
 
     @property
     def skipped(self) -> int:
         """How many row groups are skipped."""
-        return sum(v.skipped for v in self)
+        waiting = self._parts
+        if "_verdicts" in vars(self):
+            return sum(v.skipped for v in self._verdicts)
+        return sum(int(np.count_nonzero(part.decision.stage)) for part in waiting)
 
     def to_dict(self) -> dict[str, Any]:
         """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
@@ -469,7 +527,7 @@ def check(
         for one in search.parts():
             if isinstance(one, Stretch):
                 meter.finish(len(one))
-                verdicts.extend(_verdicts_together(one))
+                verdicts._parts.append(_part_together(one))
                 counts.add(one.decided.decision, one.decided.joined, one.decided.bound, one)
                 unused.add_files(one.decided.bound, len(one), one.decided.files[one.start].path)
                 continue
@@ -487,11 +545,9 @@ def check(
             if one.excluded is not None:
                 verdicts._unopened.append(UnopenedFiles([one.file], one.excluded))
                 continue
-            verdicts.extend(verdicts_of(one))
-            assert one.decision is not None
+            verdicts._parts.append(part := _part(one))
             assert one.outline is not None
-            assert one.bound is not None
-            counts.add(one.decision, one.outline, one.bound)
+            counts.add(part.decision, one.outline, part.bound)
             unused.add(one)
     verdicts.unused, verdicts.notes = unused.parts, search.notes
     if search.evidence is not None:
