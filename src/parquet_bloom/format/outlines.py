@@ -10,9 +10,9 @@ Whatever a pass does not expect is left to the bindings (format.outline.outline_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -40,7 +40,7 @@ from parquet_bloom.format.compact_tree import (
     list_header,
     list_of_structs,
 )
-from parquet_bloom.format.footer import MAGIC
+from parquet_bloom.format.footer import MAGIC, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents_in
 from parquet_bloom.format.schema import Leaf, leaves_of
 from parquet_bloom.options import limits
@@ -91,16 +91,17 @@ def _actions() -> NDArray[np.int64]:
 
 def walk_outline(data: bytes, start: int) -> Outline | None:
     """Read footer bytes by the compiled walk; None where it meets anything it does not expect."""
-    [found] = walk_outlines([(data, start)])
-    if found is None:
+    found = walk_outlines([(data, start)])
+    if not found:
         return None
+    [outlines] = found
     try:
-        metadata = found.metadata
+        metadata = outlines[0].metadata
     except FooterError:
         return None
     if metadata.encryption_algorithm is not None:
         return None
-    return Outline(data, start, found.leaves, metadata, found.rows, found.slots)
+    return Outline(data, start, outlines.leaves, metadata, outlines.rows, outlines.slots)
 
 
 class LateOutline(Outline):
@@ -147,103 +148,231 @@ class LateOutline(Outline):
         return other
 
 
+def writer_of(outline: Outline) -> Hashable:
+    """Writer and column orders: equal for footers that have equal ones and were read alike. Raises FooterError."""
+    known = outline.writer if isinstance(outline, LateOutline) else None
+    return _decoded_writer(outline) if known is None else known
+
+
+@derived
+def _decoded_writer(outline: Outline) -> Hashable:
+    return outline.metadata.created_by, repr(outline.metadata.column_orders)  # the bindings' objects have no hash
+
+
+@dataclass(slots=True)
+class Outlines:
+    """Outlines of several footers of one schema, as arrays; each by itself if somebody asks for it.
+
+    data     the bytes of footers, one behind the other
+    numbers  of each outline, which of the footers that were walked is its own
+    starts   int64[n]: where each footer starts in its file
+    places   int64[n]: where its bytes begin in data
+    sizes    int64[n]: of its bytes
+    rests    int64[n]: where the fields behind the row groups begin, from its first byte
+    counts   int64[n]: row groups of each
+    rows, slots  of all row groups, one behind the other, as Outline has them
+    writers  of each, as LateOutline has it
+    pairs    int64[2, n]: where the key-values begin and end in data; the same twice where there are none
+    """
+
+    data: bytes
+    leaves: tuple[Leaf, ...]
+    schema: list[SchemaElement]
+    numbers: list[int]
+    starts: NDArray[np.int64]
+    places: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    rests: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    writers: Sequence[tuple[bytes | None, bytes | None] | None] = ()
+    pairs: NDArray[np.int64] = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, i: int) -> LateOutline:
+        """One of them."""
+        place, first = int(self.places[i]), int(self.counts[:i].sum())
+        part = slice(first, first + int(self.counts[i]))
+        found = LateOutline(
+            self.data[place : place + int(self.sizes[i])],
+            int(self.starts[i]),
+            self.leaves,
+            self.rows[part],
+            self.slots[:, part],
+            self.schema,
+            int(self.rests[i]),
+        )
+        if len(self.writers):
+            found.writer, found.pairs = self.writers[i], self.pairs_of(i)
+        return found
+
+    def pairs_of(self, i: int) -> bytes:
+        """The bytes of one's key-values."""
+        begin, end = self.pairs[:, i].tolist()
+        return self.data[begin:end]
+
+    def some(self, which: NDArray[np.int64]) -> Outlines:
+        """Those at some places, ascending."""
+        if len(which) == len(self):
+            return self
+        chosen = np.zeros(len(self), bool)
+        chosen[which] = True
+        groups = np.repeat(chosen, self.counts)
+        return replace(
+            self,
+            numbers=[self.numbers[i] for i in which.tolist()],
+            starts=self.starts[which],
+            places=self.places[which],
+            sizes=self.sizes[which],
+            rests=self.rests[which],
+            counts=self.counts[which],
+            rows=self.rows[groups],
+            slots=self.slots[:, groups],
+            writers=[self.writers[i] for i in which.tolist()] if len(self.writers) else (),
+            pairs=self.pairs[:, which] if len(self.writers) else self.pairs,
+        )
+
+
 _BEHIND = (FileMetaDataId.key_value_metadata, FileMetaDataId.created_by, FileMetaDataId.column_orders)
 _IDS = FileMetaDataId.column_orders + 1
+_MOST_COMPARED = 1 << 16  # bytes that are compared at once
 
 
-def walk_outlines(footers: Sequence[tuple[bytes, int]]) -> list[LateOutline | None]:
+def walk_outlines(footers: Sequence[tuple[bytes | memoryview, int]]) -> list[Outlines]:
     """Read several footers by the compiled walk: each is its bytes, and where it starts in its file.
 
-    Returns for each footer its outline, or None where it has anything that the walk does not expect.
+    Returns the outlines of those of each schema, without footers that have anything that the walk does not expect.
     """
     from parquet_bloom.kernels import compact_walk
 
     if not footers:
         return []
     # Top-level fields go by in their order. 1. The fields up to the row groups, of all footers. 2. The row groups, of
-    # all footers of one schema. 3. The fields behind them, of all.
+    # all footers of one schema. 3. The fields behind them, of all of these.
     stops = list(accumulate(len(data) for data, _ in footers))
     starts = [0, *stops[:-1]]
-    view = np.frombuffer(footers[0][0] if len(footers) == 1 else b"".join([data for data, _ in footers]), np.uint8)
+    data = bytes(footers[0][0]) if len(footers) == 1 else b"".join([data for data, _ in footers])
+    view = np.frombuffer(data, np.uint8)
     # fields[i, id] is (wire type, start, end) of field `id` in footer i. fields[i, 0] is (-1 if the struct is not
     # sound, the largest id, 1 if the key-values are no list of pairs).
     fields = np.empty((len(footers), _IDS, 3), np.int64)
     row_groups = FileMetaDataId.row_groups
     compact_walk.fields_of(view, np.array([starts, stops]), 0, row_groups, 0, fields)
-    by_schema: dict[bytes, list[tuple[int, int]]] = {}  # (number of the footer, where its row groups start)
+    by_schema: dict[bytes, tuple[list[int], list[int]]] = {}  # (numbers of footers, where their row groups start)
     heads = fields[:, [0, FileMetaDataId.schema, row_groups]].reshape(-1, 9).tolist()
     for i, (odd, _, _, kind, at, end, groups_kind, groups_at, _) in enumerate(heads):
         if odd == 0 and kind == LIST == groups_kind:
-            by_schema.setdefault(footers[i][0][at - starts[i] : end - starts[i]], []).append((i, groups_at))
-    found: list[LateOutline | None] = [None] * len(footers)
-    for schema_bytes, those in by_schema.items():
-        places = [(starts[i], groups_at, stops[i]) for i, groups_at in those]
+            numbers, places = by_schema.setdefault(data[at:end], ([], []))
+            numbers.append(i)
+            places.append(groups_at)
+    found = []
+    for schema_bytes, (numbers, lists) in by_schema.items():
         with suppress(FooterError):
-            outlines = _walk(view, [footers[i] for i, _ in those], places, *_schema(schema_bytes))
-            for (i, _), outline in zip(those, outlines, strict=True):
-                found[i] = outline
-    kept = [(i, one) for i, one in enumerate(found) if one is not None]
-    if not kept:
-        return found
-    behind = np.array([[starts[i] + one.rest for i, one in kept], [stops[i] for i, _ in kept]])
-    fields = fields[: len(kept)]  # the same array again, a row for each outline that is left
-    compact_walk.fields_of(view, behind, row_groups, 0, FileMetaDataId.key_value_metadata, fields)
-    allowed = limits()
-    # A footer of at most so many bytes has no text or list over the limits.
-    most = min(allowed.max_list_elements, allowed.max_string_bytes)
-    for (i, outline), one in zip(kept, fields[:, [0, *_BEHIND]].reshape(-1, 12).tolist(), strict=True):
-        odd, last, other, pairs, pairs_at, pairs_end, writer, writer_at, writer_end, orders, orders_at, orders_end = one
-        if odd:
-            found[i] = None
-            continue
-        data, start = footers[i][0], starts[i]
-        kinds = pairs in (0, LIST) and writer in (0, BINARY) and orders in (0, LIST)
-        if kinds and last < _IDS and not other and len(data) <= most:
-            outline.pairs = data[pairs_at - start : pairs_end - start] if pairs else b""
-            outline.writer = (
-                data[writer_at - start : writer_end - start] if writer else None,
-                data[orders_at - start : orders_end - start] if orders else None,
-            )
+            outlines = _walk(data, view, footers, numbers, lists, starts, *_schema(schema_bytes))
+            behind = np.array([outlines.places + outlines.rests, outlines.places + outlines.sizes])
+            fields = np.empty((len(outlines), _IDS, 3), np.int64)
+            compact_walk.fields_of(view, behind, row_groups, 0, FileMetaDataId.key_value_metadata, fields)
+            outlines = _with_rest(outlines, view, fields)
+            if len(outlines):
+                found.append(outlines)
     return found
 
 
 def _walk(
+    data: bytes,
     view: NDArray[np.uint8],
-    footers: Sequence[tuple[bytes, int]],
-    places: Sequence[tuple[int, int, int]],
+    footers: Sequence[tuple[bytes | memoryview, int]],
+    numbers: list[int],
+    lists: list[int],
+    starts: list[int],
     schema: list[SchemaElement],
     leaves: tuple[Leaf, ...],
-) -> list[LateOutline | None]:
-    """The row groups of footers of one schema; places: of each its start, its list of row groups, its end in view."""
+) -> Outlines:
+    """The row groups of footers of one schema.
+
+    numbers, lists  of the footers, and where the list of row groups of each starts in data
+    starts          of all footers in data
+    """
     from parquet_bloom.kernels import compact_walk
 
-    lists = []
-    for (data, _), (start, at, stop) in zip(footers, places, strict=True):
-        try:
-            n, kind, first = list_header(data, at - start)
-        except FooterError:
-            n, kind, first = 1, 0, 0
+    begins = [starts[i] for i in numbers]
+    sizes = [len(footers[i][0]) for i in numbers]
+    counts, firsts = [], []
+    for begin, at, size in zip(begins, lists, sizes, strict=True):
+        n, kind, first = _head_of_list(data, at, begin + size)
         # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
-        fits = not (n and (kind != STRUCT or not leaves)) and n * len(leaves) <= len(data)
-        lists.append((start, start + first if fits else stop, stop, n if fits else 0))
-    counts = [n for _, _, _, n in lists]
+        fits = not (n and (kind != STRUCT or not leaves)) and n * len(leaves) <= size
+        counts.append(n if fits else 0)
+        firsts.append(first if fits else begin + size)
     total = sum(counts)
     rows, slots = np.full((1, total), NONE, np.int64), np.full((Slot.COUNT, total, len(leaves)), NONE, np.int64)
-    ends = np.empty(len(lists), np.int64)
-    compact_walk.walk_each(view, np.array(lists).T.copy(), _actions(), rows, slots, ends)
+    ends = np.empty(len(numbers), np.int64)
+    places = np.array([begins, firsts, sizes, counts])
+    places[2] += places[0]
+    compact_walk.walk_each(view, places, _actions(), rows, slots, ends)
+    sound = (ends >= 0) & (ends < places[2])
     wrong = rows[0] == NONE
     for slot in _NEEDED:
         wrong |= (slots[slot] == NONE).any(axis=1)
-    found: list[LateOutline | None] = []
-    first, is_wrong = 0, bool(wrong.any())
-    for (data, start), end, place, n in zip(footers, ends.tolist(), places, counts, strict=True):
-        part = slice(first, first + n)
-        first += n
-        if end < 0 or end >= place[2] or (is_wrong and wrong[part].any()):
-            found.append(None)
-        else:
-            found.append(LateOutline(data, start, leaves, rows[0, part], slots[:, part], schema, end - place[0]))
-    return found
+    if wrong.any():
+        sound[np.repeat(np.arange(len(numbers)), counts)[wrong]] = False
+    outlines = Outlines(
+        data,
+        leaves,
+        schema,
+        numbers,
+        np.array([footers[i][1] for i in numbers], np.int64),
+        places[0],
+        places[2] - places[0],
+        ends - places[0],
+        places[3],
+        rows[0],
+        slots,
+    )
+    return outlines.some(np.flatnonzero(sound))
+
+
+def _head_of_list(data: bytes, at: int, stop: int) -> tuple[int, int, int]:
+    """As compact_tree.list_header has it, of a footer that ends at `stop`; what is none has an element of no type."""
+    if at < stop and data[at] < 0xF0:
+        return data[at] >> 4, data[at] & 15, at + 1
+    try:
+        found = list_header(data, at)
+    except FooterError:
+        return 1, 0, at
+    return found if found[2] <= stop else (1, 0, at)
+
+
+def _with_rest(outlines: Outlines, view: NDArray[np.uint8], fields: NDArray[np.int64]) -> Outlines:
+    """The same with what stands behind the row groups, by the fields that a pass found there; without unsound ones."""
+    sound = fields[:, 0, 0] == 0
+    if not sound.all():
+        outlines, fields = outlines.some(np.flatnonzero(sound)), fields[sound]
+    pairs, writer, orders = (fields[:, id] for id in _BEHIND)
+    allowed = limits()
+    # A footer of at most so many bytes has no text or list over the limits.
+    plain = outlines.sizes <= min(allowed.max_list_elements, allowed.max_string_bytes)
+    plain &= (fields[:, 0, 1] < _IDS) & (fields[:, 0, 2] == 0)
+    for field, kind in ((pairs, LIST), (writer, BINARY), (orders, LIST)):
+        plain &= (field[:, 0] == 0) | (field[:, 0] == kind)
+    both = zip(_texts(outlines.data, view, writer), _texts(outlines.data, view, orders), strict=True)
+    outlines.writers = [one if is_plain else None for one, is_plain in zip(both, plain.tolist(), strict=True)]
+    outlines.pairs = pairs[:, 1:].T
+    return outlines
+
+
+def _texts(data: bytes, view: NDArray[np.uint8], field: NDArray[np.int64]) -> list[bytes | None]:
+    """The bytes of a field of several structs, None without; equal ones are one object where all are."""
+    kind, begin, end = field.T
+    size = end - begin
+    if len(size) and (kind != 0).all() and (size == size[0]).all() and int(size.sum()) <= _MOST_COMPARED:
+        texts = view[begin[:, None] + np.arange(size[0])]
+        if (texts == texts[0]).all():
+            return [texts[0].tobytes()] * len(size)
+    return [data[at:stop] if there else None for there, at, stop in field.tolist()]
 
 
 def _rest(rest: bytes) -> FileMetaData:
@@ -325,27 +454,33 @@ def is_joinable(slots: NDArray[np.int64], end: NDArray[np.int64] | int) -> NDArr
     return found
 
 
-def join(outlines: Sequence[Outline]) -> tuple[JoinedOutline | None, list[int]]:
+def join(outlines: Sequence[Outline] | Outlines) -> tuple[JoinedOutline | None, list[int]]:
     """Join outlines of one schema, writer and column orders; and the numbers of those that are joinable."""
-    counts = np.array([len(one.rows) for one in outlines], np.int64)
+    if isinstance(outlines, Outlines):
+        counts, starts, places = outlines.counts, outlines.starts, outlines.places
+        data, rows, slots = outlines.data, outlines.rows, outlines.slots.copy()
+    else:
+        counts = np.array([len(one.rows) for one in outlines], np.int64)
+        starts = np.array([one.start for one in outlines], np.int64)
+        sizes = np.array([len(one.data) for one in outlines], np.int64)
+        data, places = b"".join([one.data for one in outlines]), np.cumsum(sizes) - sizes
+        rows = np.concatenate([one.rows for one in outlines])
+        slots = np.concatenate([one.slots for one in outlines], axis=1)
     file_of = np.repeat(np.arange(len(outlines)), counts)
-    slots = np.concatenate([one.slots for one in outlines], axis=1)
-    starts = np.array([one.start for one in outlines], np.int64)
     joinable = is_joinable(slots, starts[file_of])
     if not joinable.all():
-        odd = set(file_of[~joinable].tolist())
-        numbers = [i for i in range(len(outlines)) if i not in odd]
-        joined, kept = join([outlines[i] for i in numbers]) if numbers else (None, [])
-        return joined, [numbers[i] for i in kept]
-    sizes = np.array([len(one.data) for one in outlines], np.int64)
-    shift(slots, file_of, (np.cumsum(sizes) - sizes)[file_of])
+        which = np.setdiff1d(np.arange(len(outlines)), file_of[~joinable])
+        some = outlines.some(which) if isinstance(outlines, Outlines) else [outlines[i] for i in which.tolist()]
+        joined, kept = join(some) if len(which) else (None, [])
+        return joined, which[kept].tolist()
+    shift(slots, file_of, places[file_of])
     first = outlines[0]
     joined = JoinedOutline(
-        b"".join([one.data for one in outlines]),
+        data,
         len(outlines) << FILE_BITS,
         first.leaves,
         first.metadata,
-        np.concatenate([one.rows for one in outlines]),
+        rows,
         slots,
         firsts=np.concatenate([[0], np.cumsum(counts)]),
         file_of=file_of,

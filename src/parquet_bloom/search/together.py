@@ -18,16 +18,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.filters.asking import Answers, AnyTails, Probes, ask_joined
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline
-from parquet_bloom.format.outlines import FAR, JoinedOutline, LateOutline, join, walk_outlines
+from parquet_bloom.format.outlines import FAR, JoinedOutline, LateOutline, Outlines, join, walk_outlines, writer_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import ANY
@@ -79,12 +81,14 @@ class Decided:
     """Files that were decided together.
 
     outlines  of each file
+    numbers   of each file, which of the outlines is its own
     joined    of all of them; the decision has its row groups
     visited   what Search.visit gave of each; empty without
     """
 
     files: Sequence[AnyFile]
-    outlines: Sequence[Outline]
+    outlines: Sequence[Outline] | Outlines
+    numbers: Sequence[int]
     joined: JoinedOutline
     decision: Decision
     bound: Bound
@@ -97,7 +101,7 @@ class Decided:
         return FileResult(
             file.data_file,
             file.size,
-            self.outlines[number],
+            self.outlines[self.numbers[number]],
             part_of(self.decision, slice(first, stop)),
             self.bound,
             file.requests,
@@ -137,15 +141,15 @@ _Opened = tuple[int, AnyFile]  # its place among the files of the call
 class _Group:
     """Files that are decided together.
 
-    leaves, writer  are the same of all of them
-    places          of each among the files of the call
+    leaves    are the same of all of them, as are writer and column orders
+    outlines  of each
+    places    of each among the files of the call
     """
 
     leaves: tuple[Leaf, ...]
-    writer: Any
+    outlines: Sequence[Outline] | Outlines
     places: list[int] = field(default_factory=list)
     files: list[AnyFile] = field(default_factory=list)
-    outlines: list[Outline] = field(default_factory=list)
 
 
 class Together:
@@ -193,7 +197,7 @@ class Together:
     def _places(self, tails: AnyTails, opened: Sequence[_Opened]) -> dict[int, tuple[Decided, int]]:
         """Decide: where the results of files are, by the files' places among those of the call."""
         places: dict[int, tuple[Decided, int]] = {}
-        for group in self._groups(opened):
+        for group in self._groups(tails, opened):
             with suppress(ParquetBloomError, OSError):
                 self._decide(tails, group, places)
         return places
@@ -212,31 +216,60 @@ class Together:
                 opened.append((at, one))
         return opened
 
-    def _groups(self, opened: Sequence[_Opened]) -> Iterable[_Group]:
+    def _groups(self, tails: AnyTails, opened: Sequence[_Opened]) -> Iterable[_Group]:
         """Sort files by what they have in common."""
         groups: dict[Any, list[_Group]] = {}
-        for one, outline in zip(opened, self._outlines(opened), strict=True):
-            if outline is not None:
-                with suppress(ParquetBloomError, OSError):
-                    self._sort(*one, outline, groups)
-        return chain.from_iterable(groups.values())
-
-    def _outlines(self, opened: Sequence[_Opened]) -> list[Outline | None]:
-        """The outlines of files: of each by itself, or where the walk is compiled, of all at once."""
         cache = self._search.options.cache
-        found: list[Outline | None] = [None] * len(opened)
+        together: list[_Group] = []
         if cache is None and walks():
-            footers = []
-            for i, (_, file) in enumerate(opened):
-                with suppress(ParquetBloomError, OSError):
-                    footers.append((i, file.footer()))
-            for (i, _), outline in zip(footers, walk_outlines([one for _, one in footers]), strict=True):
-                found[i] = outline if outline is not None and outline.writer is not None else None
-        for i, (_, file) in enumerate(opened):
-            if found[i] is None:
-                with suppress(ParquetBloomError, OSError):
-                    found[i] = file.outline() if cache is None else cache.outline(file)
-        return found
+            together, opened = self._walked(tails, opened, groups)
+        for at, file in opened:
+            with suppress(ParquetBloomError, OSError):
+                self._sort(at, file, file.outline() if cache is None else cache.outline(file), groups)
+        return chain(together, chain.from_iterable(groups.values()))
+
+    def _walked(
+        self, tails: AnyTails, opened: Sequence[_Opened], groups: dict[Any, list[_Group]]
+    ) -> tuple[list[_Group], Sequence[_Opened]]:
+        """The groups of files whose footers the compiled walk reads, all at once; and the files that it leaves.
+
+        groups  take those that a log tells apart
+        """
+        read, those, footers = tails.footers(), [], []
+        for one in opened:
+            with suppress(ParquetBloomError, OSError):
+                footers.append(read[one[1].number] or one[1].footer())
+                those.append(one)
+        found, walked = [], set()
+        for outlines in walk_outlines(footers):
+            files = [those[number] for number in outlines.numbers]
+            usual = [i for i, writer in enumerate(outlines.writers) if writer is not None]
+            walked.update([files[i][1].number for i in usual])
+            if self._search.log.has_log:
+                for i in usual:
+                    with suppress(ParquetBloomError, OSError):
+                        self._sort(*files[i], outlines[i], groups)
+                continue
+            for which in self._alike(files, outlines, usual):
+                places, members = zip(*[files[i] for i in which], strict=True)
+                some = outlines.some(np.array(which))
+                found.append(_Group(outlines.leaves, some, list(places), list(members)))
+        return found, [one for one in opened if one[1].number not in walked]
+
+    def _alike(self, files: Sequence[_Opened], outlines: Outlines, usual: Sequence[int]) -> Iterable[list[int]]:
+        """The numbers of outlines of one schema, sorted by what else their files have in common; usual: of those."""
+        alike: dict[Any, list[int]] = {}
+        most = _MOST_CHUNKS // max(1, len(outlines.leaves))
+        sees, counts, pairs = self._search.found.tables is not None, outlines.counts.tolist(), outlines.pairs.T.tolist()
+        for i in usual:
+            file, writer, (begin, end) = files[i][1], outlines.writers[i], pairs[i]
+            if counts[i] > most or file.size >= FAR:
+                continue
+            outline = partial(outlines.__getitem__, i)
+            if sees and self._speaks(outlines.data[begin:end], outlines.leaves, writer, outline):
+                continue
+            alike.setdefault((writer, file.data_file.partitions), []).append(i)
+        return alike.values()
 
     def _sort(self, at: int, opened: AnyFile, own: Outline, groups: dict[Any, list[_Group]]) -> None:
         search, file = self._search, opened.data_file
@@ -247,33 +280,31 @@ class Together:
             outline, common = search.log.outline(own, file), (file.partitions, search.log.outcome(file))
             if search.log.contradiction(outline, file) is not None:
                 return
-        key: Any
-        writer: Any
-        if isinstance(own, LateOutline):
-            key, writer = (id(outline.leaves), own.writer, *common), None
-        else:
-            key, writer = common, (own.metadata.created_by, own.metadata.column_orders)
-        for group in groups.setdefault(key, []):
-            if (group.leaves is outline.leaves or group.leaves == outline.leaves) and group.writer == writer:
+        for group in groups.setdefault((writer_of(own), *common), []):
+            if group.leaves is outline.leaves or group.leaves == outline.leaves:
                 break
         else:
-            group = _Group(outline.leaves, writer)
-            groups[key].append(group)
+            group = _Group(outline.leaves, [])
+            groups[writer_of(own), *common].append(group)
         group.places.append(at)
         group.files.append(opened)
-        group.outlines.append(outline)
+        cast("list[Outline]", group.outlines).append(outline)
 
     def _is_noted(self, opened: AnyFile, own: Outline) -> bool:
         """Whether a file's footer speaks of a table, of which Search takes note."""
         if self._search.found.tables is None:
             return False
         if not isinstance(own, LateOutline):
-            return footer_note(opened.path, own.metadata, own.leaves) is not None
-        if may_be_noted(own.pairs):
+            return _speaks_of_table(own)
+        return self._speaks(own.pairs, own.leaves, own.writer, lambda: own)
+
+    def _speaks(self, pairs: bytes, leaves: tuple[Leaf, ...], writer: Any, outline: Callable[[], Outline]) -> bool:
+        """Whether a footer of such key-values, leaves and writer speaks of a table."""
+        if may_be_noted(pairs):
             return True
-        key = id(own.leaves), own.writer  # the leaves are kept with it: no others can get their id
+        key = id(leaves), writer  # the leaves are kept with it: no others can get their id
         if key not in self._noted:
-            self._noted[key] = footer_note(opened.path, own.metadata, own.leaves) is not None, own.leaves
+            self._noted[key] = _speaks_of_table(outline()), leaves
         return self._noted[key][0]
 
     def _decide(self, tails: AnyTails, group: _Group, places: dict[int, tuple[Decided, int]]) -> None:
@@ -290,7 +321,7 @@ class Together:
             question = replace(question, closed=self._closed(files, outline))
         filters = _JoinedFilters(files, outline, tails)
         decision = decide(filters, outline, question)
-        decided = Decided(files, [group.outlines[i] for i in numbers], outline, decision, question.bound)
+        decided = Decided(files, group.outlines, numbers, outline, decision, question.bound)
         alone = set(outline.file_of[filters.doubtful].tolist())
         if isinstance(search.visit, SeveralVisit):
             visited = search.visit.of_several(tails, decided)
@@ -346,6 +377,11 @@ class _JoinedFilters:
         answers, doubtful = ask_joined(self._tails, self._numbers, self._outline, column, row_groups, probes)
         self.doubtful[row_groups[doubtful]] = True
         return answers
+
+
+@derived
+def _speaks_of_table(outline: Outline) -> bool:
+    return footer_note("", outline.metadata, outline.leaves) is not None
 
 
 def _lacks_leaves(bound: Bound, leaves: Sequence[Leaf]) -> bool:

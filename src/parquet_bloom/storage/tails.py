@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FooterError, ParquetBloomError
-from parquet_bloom.format.footer import TAIL_BYTES, footer_length
+from parquet_bloom.format.footer import MAGIC, TAIL_BYTES, footer_length
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.outlines import FAR, FILE_BITS
 from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile, Range, decode_outline
@@ -115,7 +115,7 @@ class TailFile:
         return self._footer
 
     def _read_footer(self) -> tuple[bytes, int]:
-        tail = self._tails.fill(self)
+        tail = self._tails.fill(self) if self.kept_at == self.size else self._tails.kept(self)
         length = footer_length(bytes(tail[-TAIL_BYTES:]), self.size)
         start = self.size - TAIL_BYTES - length
         if length <= len(tail) - TAIL_BYTES:
@@ -159,6 +159,33 @@ class Tails:
         for file in files:
             with suppress(OSError):
                 os.close(file.fd)
+
+    def footers(self) -> list[tuple[memoryview, int] | None]:
+        """Read the last bytes of all files: their footers, as `footer` of each has them.
+
+        None for a file that is not as most are. The views are of the buffer, and good until it is filled anew.
+        """
+        filled: list[tuple[int, int, int]] = []
+        found: list[tuple[memoryview, int] | None] = [None] * len(self.files)
+        for file in self.files:
+            with suppress(FooterError, OSError):
+                self.fill(file)
+                if file.size >= len(MAGIC) + TAIL_BYTES:
+                    filled.append((file.number, file.size, file.size - file.kept_at))
+        number, size, kept = np.array(filled, np.int64).reshape(-1, 3).T
+        stop = number * TAIL_GUESS + kept - TAIL_BYTES
+        last = self.buffer[stop[:, None] + np.arange(TAIL_BYTES)]
+        length = last[:, :4].copy().view("<u4")[:, 0].astype(np.int64)
+        usual = (last[:, 4:] == np.frombuffer(MAGIC, np.uint8)).all(axis=1)
+        usual &= (length <= kept - TAIL_BYTES) & (length <= size - TAIL_BYTES - len(MAGIC))
+        places = np.array([number, stop - length, stop, size - TAIL_BYTES - length])
+        for i, begin, end, start in places[:, usual].T.tolist():
+            found[i] = self._view[begin:end], start
+        return found
+
+    def kept(self, file: TailFile) -> memoryview:
+        """The last bytes of a file, as far as they were read."""
+        return self._view[file.number * TAIL_GUESS : file.number * TAIL_GUESS + file.size - file.kept_at]
 
     def fill(self, file: TailFile) -> memoryview:
         """Read a file's last bytes into the buffer. Raises FooterError where it is shorter by now, OSError."""
@@ -239,6 +266,16 @@ class FarTails:
     def __init__(self, opened: Sequence[tuple[DataFile, OpenFile]]) -> None:
         self.files = [FarFile(data_file, source, number) for number, (data_file, source) in enumerate(opened)]
         self._ends = [source.end for _, source in opened]
+
+    def footers(self) -> list[tuple[bytes, int] | None]:
+        """The footers of all files, as FarFile has them; None where there is none."""
+        found: list[tuple[bytes, int] | None] = []
+        for file in self.files:
+            try:
+                found.append(file.footer())
+            except (ParquetBloomError, OSError):
+                found.append(None)
+        return found
 
     @cached_property
     def buffer(self) -> NDArray[np.uint8]:
