@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from parquet_bloom.dataclass import dataclass
 
 # --- what errors advise -----------------------------------------------------------------------
 

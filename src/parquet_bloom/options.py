@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypedDict, TypeVar, cast
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 
 PathLike = str | os.PathLike[str]

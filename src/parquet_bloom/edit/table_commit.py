@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from parquet_bloom._version import __version__
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.reports import FileReport, TableCommit
 from parquet_bloom.errors import (
     ConflictError,

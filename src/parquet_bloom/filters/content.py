@@ -23,9 +23,9 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, ConflictError, UnknownColumnError
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, find_leaf

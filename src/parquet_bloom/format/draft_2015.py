@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterFormatError, FooterError, RequestError
 from parquet_bloom.format import compact
 from parquet_bloom.format.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf

@@ -8,13 +8,13 @@ Source: parquet-format BloomFilter.md and parquet.thrift; vector bloom_filter.xx
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import mmh3
 import xxhash
 
 from parquet_bloom._thrift.parquet import ttypes
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format import compact
 from parquet_bloom.kernels.hashes import HashName
 from parquet_bloom.kernels.split_block import IndexRule

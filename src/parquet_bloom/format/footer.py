@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, wraps
 from itertools import accumulate
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import EncryptedFooterError, FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (

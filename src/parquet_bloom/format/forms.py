@@ -7,13 +7,13 @@ of 2015). A form says how a filter is built, where it may lie, and how a file de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.format import draft_2015, final, parquet_41
 from parquet_bloom.format.draft_2015 import Style, built, key_values, style_named
@@ -359,7 +359,7 @@ class KProbeForm:
     style  which of the families' filters to write
     """
 
-    style: Style = Style()  # noqa: RUF009 - it is frozen
+    style: Style = Style()
     name: str = "statistics"
     placements: tuple[Placement, ...] = ()
     writes_length: bool = False

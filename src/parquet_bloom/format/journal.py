@@ -16,7 +16,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import zlib
-from dataclasses import dataclass
+
+from parquet_bloom.dataclass import dataclass
 
 SUFFIX = ".parquet-bloom-journal"
 HEADER_BYTES = 512

@@ -12,7 +12,6 @@ specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/naive.py and fix
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import mmh3
@@ -22,6 +21,7 @@ import pyarrow.types as pt
 import xxhash
 from numpy.typing import NDArray
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.kernels.loops import compiled
 
 # --- hashes by numpy ------------------------------------------------------------------------------

@@ -16,13 +16,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
 
 from parquet_bloom._version import __version__
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, ConflictError, RequestError, parameter
 from parquet_bloom.filters.content import Content, Recording
 from parquet_bloom.filters.decode import ColumnReader

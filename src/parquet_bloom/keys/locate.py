@@ -13,7 +13,6 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileChangedError, FileError, RefusedTypeError, RequestError, StaleIndexError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Outline

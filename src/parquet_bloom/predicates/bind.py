@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.format.literals import Literal, as_literal, literal_text, spelled
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf, find_leaf, join_path

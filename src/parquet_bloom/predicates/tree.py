@@ -15,11 +15,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.literals import Literal, read_date, spelled
 from parquet_bloom.format.schema import quoted
 

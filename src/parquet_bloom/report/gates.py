@@ -6,9 +6,9 @@ Source of the annotations' form: "Workflow commands for GitHub Actions", notice,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.report.text import plural
 
 _SHOWN = 10  # annotations of one kind that a run shows

@@ -11,9 +11,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any, Protocol
+
+from parquet_bloom.dataclass import dataclass
 
 LEAST_WIDTH = 80
 UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut

@@ -11,7 +11,6 @@ Files without a log have a NoLog, which excludes nothing: a search sees the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.literals import literal_text
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf

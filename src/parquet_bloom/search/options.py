@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 from weakref import WeakSet
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf

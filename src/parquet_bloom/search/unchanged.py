@@ -7,7 +7,6 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import (
     DamagedFileError,
     FileChangedError,

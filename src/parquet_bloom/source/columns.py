@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.format.arrow_types import fields_of, is_list, with_fields
 from parquet_bloom.format.footer import decode_footer

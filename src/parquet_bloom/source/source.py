@@ -12,10 +12,11 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions, part

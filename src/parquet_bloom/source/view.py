@@ -12,12 +12,13 @@ lacks is a constant of the log, a default, or NULL.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, cast
 
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.arrow_types import are_alike, map_nested
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.literals import decimal_casts

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import pyarrow as pa
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.add_to_source import AddToTableFile, request_for_source
 from parquet_bloom.edit.changeable import check_placement, checked_commits
 from parquet_bloom.edit.plan import Request, TableColumns
@@ -222,7 +223,7 @@ _CHANGED = "A shuffle map stage with indeterminate output was failed and retried
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _FilesRun:
     """One call that adds filters to files.
 
@@ -378,7 +379,7 @@ _MADE = pa.schema([("place", pa.int64()), ("data", pa.binary())])
 _Planned = tuple[TableFile, Location, bool]  # a file, where its new version goes, whether it is only looked at
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class RowReport(FileReport):
     """One file's row of the report."""
 
@@ -487,7 +488,7 @@ def _make(rows: Iterator[Row], task: _FileTask, progress: Any) -> Iterator[Row]:
         yield {"place": row["place"], "data": pickle.dumps(result)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _FileTask:
     """The work of one file, wherever it is done."""
 

@@ -20,11 +20,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.plan import Plan, Request, Run, plan_file, writing_order
 from parquet_bloom.edit.reports import AddedFile

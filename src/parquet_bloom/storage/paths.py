@@ -6,11 +6,12 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
 from urllib.parse import unquote
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.display import Brief, without_secret

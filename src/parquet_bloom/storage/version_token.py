@@ -31,10 +31,10 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.storage.operating_system import file_system_of
 
 _SETTLED_S = 0.1

@@ -10,13 +10,14 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.facts.known import (
     ALL,

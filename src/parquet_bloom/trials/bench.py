@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
 
 from parquet_bloom.change import add_filters, remove_filters
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, first_line, parameter
 from parquet_bloom.facts.known import OURS, Engine
 from parquet_bloom.filters.inspect import FileInfo, inspect

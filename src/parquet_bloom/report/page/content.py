@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.advice.advise import Advice, advise_on
 from parquet_bloom.advice.survey import evenly_spread
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
 from parquet_bloom.filters.tails import open_logged

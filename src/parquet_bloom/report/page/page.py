@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from typing import Any, Unpack
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown

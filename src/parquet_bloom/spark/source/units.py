@@ -16,12 +16,13 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import StorageError
 from parquet_bloom.spark.listing import FILE, TABLE, Entry, crowded, entries_of, table_of
 from parquet_bloom.spark.storages import Storages

@@ -6,7 +6,7 @@ Executors of Spark read them as the library does, so nothing here loads pyiceber
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs, orc
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.tables import deletion_vector

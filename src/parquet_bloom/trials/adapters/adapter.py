@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from parquet_bloom.dataclass import dataclass
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
 
 Column = tuple[str, ...]  # a column of the file, or a struct and its field
