@@ -18,4 +18,5 @@ def forced(numba: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loops, "sys", SimpleNamespace(modules={"numba": None} if numba else {}))
         patch.setattr(loops, "ALLOWED_NS", math.inf)
+        patch.setattr(loops, "KEPT_NS", math.inf)
         yield

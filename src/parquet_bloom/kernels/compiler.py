@@ -5,12 +5,16 @@ where that is not writable). Spark executors start by the dozen and share it; `c
 when it may be used. numba takes code for that of a function as long as the function's own file has its size and
 time. A kernel is also made of other files of this folder, and installed wheels can all have one time: so the name that
 code is kept under has a checksum of all these files.
+
+Beside numba's files lies the code of simple loops once more, as an object file that needs nothing of numba: a process
+which has not loaded numba links it (`linked`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import os
 import stat
@@ -20,8 +24,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
-
-from numba import njit
 
 from parquet_bloom.kernels.threads import started_pool
 
@@ -40,6 +42,7 @@ from parquet_bloom.kernels.threads import started_pool
 PATIENCE_S = 15.0  # a kernel is compiled in two or three
 _LOOK_S = 0.02
 _LOCK = "parquet_bloom.lock"
+CODE = ".loop"  # how the names of files with code end that `keep` writes
 _log = logging.getLogger("parquet_bloom")
 _given_up: list[str] = []
 
@@ -78,7 +81,7 @@ def check_ours(folder: str) -> None:
     _check(path, os.stat(path))
     with os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.endswith((".nbi", ".nbc")):
+            if entry.name.endswith((".nbi", ".nbc", CODE)):
                 _check(entry.path, entry.stat(follow_symlinks=False))
     package = os.path.realpath(__file__)
     while (path := os.path.dirname(path)) != os.path.commonpath([path, package]):
@@ -155,6 +158,72 @@ def _take(handle: int, folder: str) -> None:
         time.sleep(_LOOK_S)
 
 
+# --- code that needs no numba -----------------------------------------------------------------------
+#
+# numba's function takes an address for its result, one for its exception, and each array as seven words. A loop over
+# arrays that neither allocates nor returns anything has no other needs: its object file names no symbol of numba's.
+
+
+def processor() -> tuple[str, str]:
+    """LLVM's name for this processor, and its features: code is for these alone."""
+    from llvmlite import binding
+
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+def code_path(folder: str, module: str, name: str) -> str:
+    """The file of a loop's code for this processor, these sources and this LLVM."""
+    import llvmlite
+
+    key = zlib.crc32(" ".join((llvmlite.__version__, *processor())).encode())
+    return os.path.join(folder, f"{module.rpartition('.')[2]}.{name}-{sources():08x}-{key:08x}{CODE}")
+
+
+def keep(path: str, dispatcher: Any, signature: Any) -> None:
+    """Write the code of a loop that numba has just compiled, unless it has other needs than arrays and numbers."""
+    import tempfile
+
+    from llvmlite import binding
+    from numba import types
+
+    arguments = []
+    for kind in signature.args:
+        is_array = isinstance(kind, types.Array) and (kind.ndim, kind.layout) == (1, "C")
+        if not is_array and kind not in (types.uint64, types.int64, types.boolean):
+            return
+        arguments.append([str(kind.dtype), kind.mutable] if is_array else [str(kind), None])
+    if signature.return_type != types.void or os.path.exists(path):
+        return
+    ((arguments_of, compiled),) = dispatcher.overloads.items()
+    symbol = compiled.fndesc.mangled_name
+    module = binding.parse_assembly(dispatcher.inspect_llvm(arguments_of))
+    for function in module.functions:
+        if not function.is_declaration and function.name != symbol:
+            function.linkage = "internal"  # wrappers for Python, which nothing needs then
+    name, features = processor()
+    machine = binding.Target.from_triple(module.triple).create_target_machine(
+        cpu=name, features=features, opt=3, codemodel="jitdefault", jit=True
+    )
+    passes = binding.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
+    needs = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    needs += [g.name for g in module.global_variables if g.is_declaration]
+    if needs:
+        return
+    code = machine.emit_object(module)
+    head = json.dumps({"symbol": symbol, "arguments": arguments, "crc": zlib.crc32(code)}).encode()
+    handle, new = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".", suffix=CODE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(head + b"\n" + code)
+        os.chmod(new, 0o644)  # as numba's files; the folder says who may come in
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
+
+
 # --- compiler -------------------------------------------------------------------------------------
 
 _THREAD_LOCK = threading.RLock()
@@ -190,6 +259,8 @@ class Kernel:
     def _cached(self) -> Callable[..., Any] | None:
         if refused():
             return None
+        from numba import njit
+
         self.python.__qualname__ = f"{self.python.__name__}-{sources():08x}"  # of which numba makes the files' names
         try:
             dispatcher = njit(nogil=True, cache=True)(self.python)
@@ -199,6 +270,7 @@ class Kernel:
             check_ours(dispatcher.stats.cache_path)
             with alone(dispatcher.stats.cache_path):
                 dispatcher.compile(self.signature)
+                self._keep(dispatcher)
         except CacheRefused as reason:
             refuse_for_good(reason)
             return None
@@ -207,7 +279,20 @@ class Kernel:
         dispatcher.disable_compile()
         return cast("Callable[..., Any]", dispatcher)
 
+    def _keep(self, dispatcher: Any) -> None:
+        if not sum(dispatcher.stats.cache_misses.values()):
+            return  # it is numba's cached code, which says nothing of how it was made
+        path = code_path(dispatcher.stats.cache_path, self.python.__module__, self.python.__name__)
+        try:
+            keep(path, dispatcher, self.signature)
+        except OSError:
+            raise
+        except Exception:  # another numba or llvmlite: its own way to load code remains
+            _log.debug("no code is kept for processes without numba", exc_info=True)
+
     def _uncached(self) -> Callable[..., Any]:
+        from numba import njit
+
         dispatcher = njit(nogil=True)(self.python)
         dispatcher.compile(self.signature)
         return cast("Callable[..., Any]", dispatcher)

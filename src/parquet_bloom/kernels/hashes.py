@@ -376,21 +376,22 @@ def _hash_variable(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray
         raise ValueError("offsets of an Arrow array reach outside its values")
     if name == "wang":
         _check_widths(np.unique(np.diff(offsets)).tolist())
-    if compiled(lambda: variable_ns(name, offsets)):
-        _kernel(name, "variable")(data, offsets, np.uint64(seed), out)
+    if compiled(lambda: variable_ns(name, offsets), loop := _loop(name, "variable")):
+        _kernel(loop)(data, offsets, np.uint64(seed), out)
     else:
         hash_variable(name, data, offsets, seed, out)
     return out
 
 
-def _kernel(name: ArrayHashName, shape: str) -> Any:
-    if name in ("xxh64", "murmur3"):
-        from parquet_bloom.kernels import native
+def _loop(name: ArrayHashName, shape: str) -> str:
+    """The name of a loop in kernels.native."""
+    return f"{name.replace('-', '_')}_{shape}"
 
-        return getattr(native, f"{name}_{shape}")
-    from parquet_bloom.kernels import native
 
-    return getattr(native, f"{name.replace('-', '_')}_{shape}")
+def _kernel(name: str) -> Any:
+    from parquet_bloom.kernels.linked import loop
+
+    return loop(name)
 
 
 def _check_widths(widths: Sequence[int]) -> None:
@@ -416,12 +417,14 @@ def _hash_fixed(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np
         raise ValueError("values of an Arrow array reach outside its buffer")
     if name == "wang":
         _check_widths([width])
-    if not compiled(fixed_ns(len(array), width)):
-        hash_fixed(name, data, width, seed, out)
     # The fast loops need values at their natural alignment, which foreign buffers may not have.
-    elif name in ("xxh64", "murmur3") and width in (4, 8) and data.ctypes.data % width == 0:
+    by_number = name in ("xxh64", "murmur3") and width in (4, 8) and data.ctypes.data % width == 0
+    loop = _loop(name, f"u{8 * width}" if by_number else "fixed")
+    if not compiled(fixed_ns(len(array), width), loop):
+        hash_fixed(name, data, width, seed, out)
+    elif by_number:
         numbers = data.view(np.uint64 if width == 8 else np.uint32)
-        _kernel(name, f"u{8 * width}")(numbers, np.uint64(seed), out)
+        _kernel(loop)(numbers, np.uint64(seed), out)
     else:
-        _kernel(name, "fixed")(data, np.uint64(width), np.uint64(seed), out)
+        _kernel(loop)(data, np.uint64(width), np.uint64(seed), out)
     return out

@@ -176,18 +176,19 @@ def _check(longs: Longs, k: int) -> None:
 def insert_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> None:
     """Insert hashes, as rule.hash_values gives them, into longs, uint64[n], in place."""
     _check(longs, k)
-    if not compiled(block.PROBE_NS * k * len(hashes[0])):
+    name = "insert_64" if rule.strategy == "MURMUR128_64" else "insert_32"
+    if not compiled(block.PROBE_NS * k * len(hashes[0]), name):
         if rule.strategy == "MURMUR128_64":
             block.insert_64(longs, (hashes[0], hashes[1]), k)
         else:
             block.insert_32(longs, hashes[0], rule.first, k)
         return
-    from parquet_bloom.kernels import native as native
+    from parquet_bloom.kernels.linked import loop
 
     if rule.strategy == "MURMUR128_64":
-        native.insert_64(longs, hashes[0], hashes[1], np.uint64(k))
+        loop(name)(longs, hashes[0], hashes[1], np.uint64(k))
     else:
-        native.insert_32(longs, hashes[0], np.uint64(rule.first), np.uint64(k))
+        loop(name)(longs, hashes[0], np.uint64(rule.first), np.uint64(k))
 
 
 def contains_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> NDArray[np.bool_]:
@@ -201,18 +202,19 @@ def contains_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> N
     """
     _check(longs, k)
     out = np.empty(len(hashes[0]), np.bool_)
-    if not compiled(block.PROBE_NS * k * len(hashes[0])):
+    name = "contains_64" if rule.strategy == "MURMUR128_64" else "contains_32"
+    if not compiled(block.PROBE_NS * k * len(hashes[0]), name):
         if rule.strategy == "MURMUR128_64":
             block.contains_64(longs, (hashes[0], hashes[1]), k, out)
         else:
             block.contains_32(longs, hashes[0], rule.first, k, out)
         return out
-    from parquet_bloom.kernels import native as native
+    from parquet_bloom.kernels.linked import loop
 
     if rule.strategy == "MURMUR128_64":
-        native.contains_64(longs, hashes[0], hashes[1], np.uint64(k), out)
+        loop(name)(longs, hashes[0], hashes[1], np.uint64(k), out)
     else:
-        native.contains_32(longs, hashes[0], np.uint64(rule.first), np.uint64(k), out)
+        loop(name)(longs, hashes[0], np.uint64(rule.first), np.uint64(k), out)
     return out
 
 

@@ -77,13 +77,13 @@ def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = 
     words = _words(blocks, rule)
     if not words.flags.writeable:
         raise FilterShapeError("these blocks are a view of bytes that cannot be written; copy them first")
-    if not compiled(block.INSERT_NS * len(hashes)):
+    name = "insert_mask" if rule == "mask" else "insert_multiply_shift"
+    if not compiled(block.INSERT_NS * len(hashes), name):
         block.insert(words, hashes, rule)
         return
-    from parquet_bloom.kernels import native
+    from parquet_bloom.kernels.linked import loop
 
-    run = native.insert_mask if rule == "mask" else native.insert_multiply_shift
-    run(words, np.ascontiguousarray(hashes, np.uint64))
+    loop(name)(words, np.ascontiguousarray(hashes, np.uint64))
 
 
 def build_each(
@@ -103,12 +103,12 @@ def build_each(
     blocks = np.zeros((len(counts), num_bytes // BLOCK_BYTES, 8), np.uint32)
     if not len(counts):
         return blocks
-    if not compiled(block.INSERT_NS * len(hashes)):
+    if not compiled(block.INSERT_NS * len(hashes), "insert_each"):
         block.insert_each(blocks.reshape(-1), counts, hashes, rule)
         return blocks
-    from parquet_bloom.kernels import native
+    from parquet_bloom.kernels.linked import loop
 
-    run = native.insert_each
+    run = loop("insert_each")
     run(blocks.reshape(-1), np.ascontiguousarray(counts), np.ascontiguousarray(hashes), rule == "mask")
     return blocks
 
@@ -128,13 +128,13 @@ def contains_hashes(
     """
     words = _words(blocks, rule)
     out = np.empty(len(hashes), np.bool_)
-    if not compiled(block.CONTAINS_NS * len(hashes)):
+    name = "contains_mask" if rule == "mask" else "contains_multiply_shift"
+    if not compiled(block.CONTAINS_NS * len(hashes), name):
         block.contains(words, hashes, rule, out)
         return out
-    from parquet_bloom.kernels import native
+    from parquet_bloom.kernels.linked import loop
 
-    run = native.contains_mask if rule == "mask" else native.contains_multiply_shift
-    run(words, np.ascontiguousarray(hashes, np.uint64), out)
+    loop(name)(words, np.ascontiguousarray(hashes, np.uint64), out)
     return out
 
 
