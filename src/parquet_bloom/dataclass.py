@@ -76,6 +76,9 @@ class _Plan:
         """Make the method that a descriptor stands for; the method, or the value."""
         if name == "__init__":
             self.cls.__init__ = self._init()  # type: ignore[misc]
+        elif name == "__match_args__":
+            found = tuple(name for name, by in self.fields().items() if by.is_parameter(name, by_place=True))
+            setattr(self.cls, "__match_args__", found)  # noqa: B010  (mypy knows the name)
         else:
             self._complete()
         return vars(self.cls)[name]
@@ -197,7 +200,7 @@ def _decorate(cls: type, slots: bool, arguments: dict[str, bool]) -> type:
     plan = _Plan(cls, slots, arguments)
     there = plan.namespace
     frozen, eq = arguments["frozen"], arguments["eq"]
-    names = ["__init__"] + ["__repr__"] * arguments["repr"] + ["__eq__"] * eq + [*_REPLACE]
+    names = ["__init__", "__match_args__"] + ["__repr__"] * arguments["repr"] + ["__eq__"] * eq + [*_REPLACE]
     names += _ORDER if arguments["order"] else ()
     new: dict[str, Any] = {name: _Later(name, plan) for name in names if name not in there}
     new |= {name: _Later(name, plan) for name in ("__dataclass_fields__", "__dataclass_params__")}
@@ -225,10 +228,6 @@ def _decorate(cls: type, slots: bool, arguments: dict[str, bool]) -> type:
                     delattr(cls, name)
                 else:
                     setattr(cls, name, default.default)
-    if "__match_args__" not in there:
-        every = plan.fields().items()
-        names = [name for name, by in every if by.is_parameter(name, by_place=True)]
-        setattr(plan.cls, "__match_args__", tuple(names))  # noqa: B010  (mypy knows the name)
     return plan.cls
 
 

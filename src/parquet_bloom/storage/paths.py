@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
-from urllib.parse import unquote
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
@@ -423,6 +422,8 @@ def partitions_of(path: str) -> Partitions:
     """The key=value folders of a path below a data set's root."""
     if "=" not in path:
         return ()
+    from urllib.parse import unquote
+
     split = [folder.partition("=") for folder in path.split("/")[:-1]]
     return tuple(
         (unquote(key), None if value == HIVE_NULL else unquote(value)) for key, sign, value in split if key and sign

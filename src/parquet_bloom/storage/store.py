@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, StorageError
@@ -50,7 +49,11 @@ class Store(ABC):
     def location(self, path: str) -> Location:
         """A path on the file system, with the name people know it by."""
         rest = path.removeprefix(self.base)
-        return Location(path, self.filesystem, self.root + (quote(rest, _SAFE) if self.quoted else rest))
+        if self.quoted:
+            from urllib.parse import quote
+
+            rest = quote(rest, _SAFE)
+        return Location(path, self.filesystem, self.root + rest)
 
     @abstractmethod
     def same(self, other: Store) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, StorageError, first_line
 from parquet_bloom.options import limits
@@ -324,6 +323,15 @@ def still_at_version(at: Location, version: object) -> Location:
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
+
+
+def _decoded(text: str) -> str:
+    """A part of a URI without its escapes."""
+    from urllib.parse import unquote  # a plain path needs none of it, nor of what it loads
+
+    return unquote(text)
+
+
 _SCHEMES = {
     "s3": "s3",
     "s3a": "s3",
@@ -349,7 +357,7 @@ class Stores:
         """A name as a store and a path on it. Raises RequestError, StorageError."""
         local = _FILE.fullmatch(text)
         if local is not None:
-            return LOCAL, unquote(local[1])
+            return LOCAL, _decoded(local[1])
         uri = _URI.fullmatch(text)
         if uri is None:
             return self.given, self.given.base + text
@@ -365,10 +373,10 @@ class Stores:
             self._made[key] = _from_uri(*key)
         store = self._made[key]
         rest = uri[3].lstrip("/")
-        return store, store.base + (unquote(rest) if store.quoted else rest)
+        return store, store.base + (_decoded(rest) if store.quoted else rest)
 
     def _locate_on_store(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
-        found = on_file_system(self.given, uri[1].lower(), uri[2], unquote(uri[3]), text)
+        found = on_file_system(self.given, uri[1].lower(), uri[2], _decoded(uri[3]), text)
         if found is None:
             raise RequestError(f"{without_secret(text)} is not on that file system, {self.given.filesystem.type_name}")
         return found

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, parameter
@@ -349,6 +348,8 @@ class Tables:
             with suppress(OSError):
                 tables = [path for path in self._tables_in(beside) if path != last]
                 for path in tables[:_READ]:
+                    from urllib.parse import unquote  # most folders have no table beside them
+
                     location = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(Location(path)) or "")
                     names = (location[1], unquote(location[1])) if location is not None else ()
                     if any(_nested(os.path.realpath(name), here) for name in names):
