@@ -20,7 +20,11 @@ from support.samples import random_bytes
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, FileChangedError, StorageError
+from parquet_bloom.filters.tails import each_file
 from parquet_bloom.options import set_limits
+from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import in_order
 
 FILES, GROUPS, ROWS = 12, 4, 100
@@ -100,6 +104,26 @@ def test_objects_are_read_side_by_side(store: ObjectStore, local: Path, name: st
     with in_flight(store) as most:
         CALLS[name]("data/files", ids(local), filesystem=store.filesystem)
     assert max(most) >= FILES - 3  # the first file is alone where names are held against it
+
+
+@pytest.mark.parametrize("rows", [100, 20_000], ids=["in one answer", "larger"])
+def test_what_is_in_memory_is_worked_on_in_turn(store: ObjectStore, tmp_path: Path, rows: int) -> None:
+    """Threads that take the lock of Python from each other at each call of a kernel take longer together."""
+    table = pa.table({"x": random_bytes(np.random.default_rng(1), rows, 8)})
+    pq.write_table(table, tmp_path / "one.parquet", use_dictionary=False)
+    for number in range(4):
+        store.put(f"data/of_{rows}/{number}.parquet", (tmp_path / "one.parquet").read_bytes())
+    running, most = [0], [0]
+
+    def work(opened: OpenFile, _: Any) -> None:
+        running[0] += 1
+        most.append(running[0])
+        time.sleep(0.05)
+        running[0] -= 1
+
+    found = source_of(f"data/of_{rows}", store.filesystem, {}).resolve(stored_only=True)
+    assert len(each_file(found, work, Meter(None))) == 4
+    assert (max(most) == 1) == (rows == 100)
 
 
 def test_the_limit_holds(store: ObjectStore, local: Path) -> None:

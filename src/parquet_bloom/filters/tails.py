@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from threading import Lock
 from typing import TypeVar
 
 from parquet_bloom.dataclass import dataclass
@@ -172,13 +173,17 @@ def each_file(
     most   files of other storages at a time, where each needs much memory; limits().concurrency unless given
     Raises as source.results.map_files.
     """
-    names = found.names
+    names, turn = found.names, Lock()
 
     def one(file: DataFile) -> R:
         with open_logged(file) as opened:
-            footer = opened.footer()
-            found.see(opened.path, footer)
-            return work(opened, names.display_leaves(footer, file))
+            opened.footer_bytes()
+            # Of a small object no request is left, and what is done in memory gains nothing by threads that take
+            # Python's lock from each other at each call of a kernel.
+            with turn if opened.is_remote and opened.is_whole_in_memory else nullcontext():
+                footer = opened.footer()
+                found.see(opened.path, footer)
+                return work(opened, names.display_leaves(footer, file))
 
     return map_files(found.files, one, found.single, found.failed, meter, files_at_once(found.files, most))
 
