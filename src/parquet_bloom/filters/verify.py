@@ -60,10 +60,12 @@ class AbsentValues:
         The rate of a small filter is known well enough from few, and a file may have ten thousand of these.
         """
         width = None if leaf.physical == BYTE_ARRAY else leaf.width
-        drawn, self._hashes, self._order = _draw(width, min(MOST, max(LEAST, 8 * bloom.num_bytes)))
-        self._admitted = bloom.might_contain_array(drawn)[self._order]
+        drawn, self._hashes = _draw(width, min(MOST, max(LEAST, 8 * bloom.num_bytes)))
+        self._admitted = bloom.might_contain_hashed(drawn, self._hashes)
         self._stored = np.zeros(len(drawn), bool)
         self._certain = width is None or width >= _CERTAIN
+        if self._certain:  # nothing is dropped
+            return
         few = self._hashes[self._admitted]
         self._sieve = split_block.empty(split_block.size_for(len(few), _SIEVE_RATE))
         split_block.insert_hashes(self._sieve, few)
@@ -93,21 +95,27 @@ class AbsentValues:
     @property
     def fpp(self) -> float | None:
         """The share of these that the filter admits; None where none remains."""
-        return float(np.count_nonzero(self._admitted & ~self._stored) / self.count) if self.count else None
+        count = self.count
+        return float(np.count_nonzero(self._admitted & ~self._stored) / count) if count else None
 
 
 @lru_cache(maxsize=4)
-def _draw(width: int | None, count: int) -> tuple[pa.Array, NDArray[np.uint64], NDArray[np.intp]]:
-    """Random values of some bytes (None: BYTE_ARRAY), the XXH64 of all, sorted, and the order that sorts them."""
-    data = np.random.default_rng(count).bytes((width or _BYTES_LONG) * count)
-    if width is None:
-        offsets = np.arange(0, len(data) + 1, _BYTES_LONG, dtype=np.int32)
-        values = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
-    else:
-        values = pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(data)])
-    hashes = hash_array(values)
+def _draw(width: int | None, count: int) -> tuple[pa.Array, NDArray[np.uint64]]:
+    """Random values of some bytes (None: BYTE_ARRAY), and the XXH64 of each, by which they are sorted."""
+    length = width or _BYTES_LONG
+    rows = np.frombuffer(np.random.default_rng(count).bytes(length * count), np.uint8).reshape(count, length)
+    hashes = hash_array(_as_array(rows, width))
     order = np.argsort(hashes)
-    return values, hashes[order], order
+    return _as_array(rows[order], width), hashes[order]
+
+
+def _as_array(rows: NDArray[np.uint8], width: int | None) -> pa.Array:
+    """Values, uint8[n, bytes of each], as Arrow has those of a column."""
+    data = pa.py_buffer(rows.tobytes())
+    if width is not None:
+        return pa.Array.from_buffers(pa.binary(width), len(rows), [None, data])
+    offsets = np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets.tobytes()), data])
 
 
 # --- verify ---------------------------------------------------------------------------------------

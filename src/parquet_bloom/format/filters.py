@@ -107,10 +107,10 @@ class BloomFilter:
     @property
     def rotten(self) -> str | None:
         """The difference between the header's checksum and the bitset's; None where they agree or there is none."""
-        stored_crc, computed_crc = self.header.crc, zlib.crc32(self.blocks.tobytes())
-        if stored_crc is None or stored_crc & 0xFFFFFFFF == computed_crc:
+        if self.header.crc is None:
             return None
-        return f"crc is {stored_crc & 0xFFFFFFFF:08x}, the bitset's is {computed_crc:08x}"
+        stored_crc, computed_crc = self.header.crc & 0xFFFFFFFF, zlib.crc32(self.blocks.tobytes())
+        return None if stored_crc == computed_crc else f"crc is {stored_crc:08x}, the bitset's is {computed_crc:08x}"
 
     def might_contain(self, plain: bytes) -> bool:
         """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""
