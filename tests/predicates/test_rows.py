@@ -43,6 +43,7 @@ def paths_of(predicate: Predicate) -> set[tuple[str, ...]]:
 def mask(predicate: Predicate, table: pa.Table) -> list[bool | None]:
     keep = row_filter(predicate, table.schema)
     found = [value for batch in table.to_batches() for value in keep.mask(batch).to_pylist()]
+    assert sum(map(keep.count, table.to_batches())) == sum(value is True for value in found)
     if keep.expression is not None:
         rows = table.append_column("row ", pa.array(range(len(table)))).filter(keep.expression)["row "].to_pylist()
         assert rows == [i for i, value in enumerate(found) if value], "the expression and the mask differ"

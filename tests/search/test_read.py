@@ -30,6 +30,7 @@ from parquet_bloom.errors import (
     TextError,
     UnknownColumnError,
 )
+from parquet_bloom.predicates.rows import RowFilter
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +183,37 @@ def test_counting_what_the_footer_decides_reads_no_data(path: Path, tmp_path: Pa
     assert count(file, [("part", "=", 1)]) == ROWS
     with pytest.raises(FileError):
         count(file, "colour = 'red'", use_filters=False)
+
+
+def test_small_row_groups_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel takes as long for 7 rows as for one. Rows in memory stay bounded, whatever their types."""
+    n = 700
+    table = pa.table(
+        {
+            "x": range(n),
+            "text": pa.array([None if i % 3 == 0 else "t" * (i % 5) for i in range(n)], pa.string_view()),
+            "word": pa.array([f"w{i % 9}" for i in range(n)]).dictionary_encode(),
+            "numbers": [[i, None] for i in range(n)],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=7)
+    counted = RowFilter.count
+    sizes: list[int] = []
+
+    def seen(self: RowFilter, batch: pa.RecordBatch) -> int:
+        sizes.append(batch.num_rows)
+        return counted(self, batch)
+
+    monkeypatch.setattr(RowFilter, "count", seen)
+    for text in ("NOT (x = 5)", "text = 'ttt'", "word IN ('w1', 'w8')", "text IS NULL OR word = 'w2'"):
+        sizes.clear()
+        assert count(tmp_path / "a.parquet", text) == read_table(tmp_path / "a.parquet", text).num_rows > 0
+        assert len(sizes) == 1
+    sizes.clear()
+    monkeypatch.setattr("parquet_bloom.search.scan._GATHERED_ROWS", 70)
+    assert count(tmp_path / "a.parquet", "word = 'w1' AND x >= 3") == 77
+    assert max(sizes) == 70
+    assert len(sizes) > 5
 
 
 def test_rows_of_row_groups_that_match_whole_are_not_filtered(path: Path) -> None:

@@ -65,10 +65,15 @@ class RowFilter:
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that give TRUE."""
         mask = self.mask(batch)
-        if mask.true_count == batch.num_rows:
-            return batch
+        n = mask.true_count
+        if n in (0, batch.num_rows):
+            return batch if n else batch.slice(0, 0)
         kept = [_filtered(column, mask) for column in batch.columns]
         return pa.RecordBatch.from_arrays(kept, schema=batch.schema)
+
+    def count(self, batch: pa.RecordBatch) -> int:
+        """How many rows give TRUE."""
+        return int(self.mask(batch).true_count)
 
     def _array(self, batch: pa.RecordBatch, path: Path) -> pa.Array:
         at = batch.schema.get_field_index(path[0])
