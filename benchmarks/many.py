@@ -1,17 +1,23 @@
 """Verdicts on many local files: `check` against DuckDB in one run, and what a file costs.
 
-    python benchmarks/many.py [--folder /tmp/parquet-bloom-bench/many] [--runs 9] [--cold]
+    python benchmarks/many.py [--folder /tmp/parquet-bloom-bench/many] [--runs 9] [--cold | --delta 20000]
 
 1,000 files of 1 and of 10 row groups, 3 columns, filters on one random int64 column; and 100 files of 100 row groups,
 of that column alone. The value lies inside the bounds of every row group, and in none. DuckDB counts the rows, `check`
 the row groups that are skipped, once also with an object for each verdict. Warm cache; all ways take turns, ratios are
 medians. --cold: instead whole processes, `check` over the first 1, 20, 200 and 1,000 files.
+
+--delta: instead a Delta table of so many files, 1,000 a commit, with a checkpoint of deltalake's in the middle. `check`
+of a value outside of all bounds opens none of them, the other one opens all. The time of the same files as a folder,
+without the log, is taken from it. All names are hard links to one file of one row group, so the log says the same of
+each.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import json
 import os
 import pstats
 import statistics
@@ -110,14 +116,84 @@ def cold(folder: Path, runs: int) -> None:
         print(f"whole process, {count} files: {min(seconds):.3f} s at least, {statistics.median(seconds):.3f} s median")
 
 
+def make_delta(folder: Path, files: int) -> None:
+    from deltalake import DeltaTable
+
+    folder.mkdir(parents=True)
+    ids = np.sort(np.random.default_rng(5).integers(0, 2**62, 500))
+    pq.write_table(pa.table({"id": ids, "v": ids % 1000}), folder / "plain", compression="none")
+    parquet_bloom.add_filters(folder / "plain", folder / "0.parquet", columns=["id"], sync=False)
+    (folder / "plain").unlink()
+    size = (folder / "0.parquet").stat().st_size
+    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "v")]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    head: list[dict[str, object]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {"id": "m", "format": {"provider": "parquet", "options": {}}, "schemaString": schema,
+                      "partitionColumns": [], "configuration": {}, "createdTime": 0}},
+    ]  # fmt: skip
+    bounds = {
+        "numRecords": 500,
+        "minValues": {"id": int(ids[0]), "v": 0},
+        "maxValues": {"id": int(ids[-1]), "v": 999},
+        "nullCount": {"id": 0, "v": 0},
+    }
+    (folder / "_delta_log").mkdir()
+    for version in range((files + 999) // 1000):
+        actions = head if version == 0 else []
+        for number in range(1000 * version, min(files, 1000 * version + 1000)):
+            name = f"{number}.parquet"
+            if number:
+                (folder / name).hardlink_to(folder / "0.parquet")
+            add = {"path": name, "partitionValues": {}, "size": size, "modificationTime": number, "dataChange": True}
+            actions.append({"add": {**add, "stats": json.dumps(bounds)}})
+        log = folder / f"_delta_log/{version:020}.json"
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        if version == files // 2000:
+            DeltaTable(folder).create_checkpoint()
+
+
+def delta(folder: Path, files: int, runs: int) -> None:
+    from deltalake import DeltaTable
+
+    here = folder / f"delta{files}"
+    if not here.exists():
+        make_delta(here, files)
+    table, outside, inside = f"delta:{here}", "id < 0", f"id = {ABSENT}"
+    code = "import sys, time, parquet_bloom; t = time.process_time(); parquet_bloom.{}; print(time.process_time() - t)"
+    for call in ("count(sys.argv[1])", "check(sys.argv[1], 'id < 0')"):
+        one = [sys.executable, "-c", code.format(call), table]
+        took = [float(subprocess.check_output(one)) for _ in range(min(runs, 3))]
+        print(f"  the first of a process, {call:30} {min(took):6.2f} s of processor time")
+    assert parquet_bloom.count(table) == 500 * files
+    ways: dict[str, Callable[[], object]] = {
+        "count": lambda: parquet_bloom.count(table),
+        "check, no file opened": lambda: parquet_bloom.check(table, outside),
+        "check, all opened": lambda: parquet_bloom.check(table, inside),
+        "check, files alone": lambda: parquet_bloom.check(here, inside, raw_files=True),
+        "deltalake, names of files": lambda: DeltaTable(here).file_uris(),
+    }
+    times = take_turns(ways, runs)
+    for way, found in times.items():
+        print(f"  {way:30} clock {min(one[0] for one in found):6.2f} s, processor {min(one[1] for one in found):6.2f}")
+    beside = statistics.median(
+        log[1] - alone[1] for log, alone in zip(times["check, all opened"], times["check, files alone"], strict=True)
+    )
+    print(f"  a second check beside the files' own: {beside:.2f} s of processor time")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench/many"))
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--delta", type=int, metavar="FILES")
     options = parser.parse_args()
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-    (cold if options.cold else warm)(options.folder, options.runs)
+    if options.delta:
+        delta(options.folder, options.delta, options.runs)
+    else:
+        (cold if options.cold else warm)(options.folder, options.runs)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
     python benchmarks/store.py                  200 objects, 30 ms a request
     python benchmarks/store.py 1000 0.03        1,000 of them
+    python benchmarks/store.py --large 200 0.03 200 objects of 10 to 50 MB, with filters of 8 and 32 KiB
     python benchmarks/store.py --pyarrow ...    read by pyarrow, as without the extra `stores`
     python benchmarks/store.py --serve ...      the server alone, which this program starts for itself
 
 The server sleeps before each answer and counts. It compares If-Match and If-None-Match, and knows no
 multipart uploads: objects are small. It checks no signature. Rounds are the most requests of which each began when the
 one before it had ended: what no requests side by side make shorter. Numbers of requests are exact; seconds are of one
-run.
+run. The first run in an installation also compiles loops, a second or so each: the next one shows what users wait for.
+
+Large objects are six bodies under many names, 180 MB, so that memory is enough for the server: each name is an object
+of its own to every request, but has the bytes and the ETag of its body. So an id is in one object of six, or in none.
 """
 
 from __future__ import annotations
@@ -43,7 +47,13 @@ class Store:
     """Objects of one bucket in memory, and what was asked of them."""
 
     def __init__(self, folder: Path) -> None:
-        self.objects = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        bodies: dict[int, bytes] = {}  # names of one inode share theirs
+        self.objects: dict[str, bytes] = {}
+        for path in (p for p in folder.rglob("*") if p.is_file()):
+            inode = path.stat().st_ino
+            if inode not in bodies:
+                bodies[inode] = path.read_bytes()
+            self.objects[str(path.relative_to(folder))] = bodies[inode]
         self.seconds = 0.0
         self.reset()
 
@@ -207,15 +217,64 @@ def write_files(folder: Path, n: int) -> list[int]:
     return [*some, *rng.integers(0, 2**62, 100 - len(some)).tolist()]
 
 
+LARGE_MB, FILTER_KIB = (10, 30, 50), (8, 32)
+_PAYLOAD = 92  # random bytes in a row, beside an id
+
+
+def write_large_files(folder: Path, n: int) -> list[int]:
+    """n names of objects in data/, of one body for each size and each filter; returns ids, some of the first body."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import parquet_bloom
+
+    rng = np.random.default_rng(1)
+    some: list[int] = []
+    bodies = []
+    (folder / "data").mkdir()
+    for megabytes in LARGE_MB:
+        for kib in FILTER_KIB:
+            path = folder / f"data/{len(bodies):05}.parquet"
+            rows, group = megabytes * 10_000, 700 * kib  # so many need just these filters, at one false positive in 100
+            ids = rng.integers(0, 2**62, rows)
+            payload = pa.Array.from_buffers(pa.binary(_PAYLOAD), rows, [None, pa.py_buffer(rng.bytes(_PAYLOAD * rows))])
+            table = pa.table({"id": ids, "payload": payload})
+            pq.write_table(table, path, row_group_size=group, use_dictionary=False, compression="none")
+            parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+            found = Counter(one.num_bytes for one in parquet_bloom.inspect(path).files[0].filters)
+            assert found.most_common(1)[0][0] == kib << 10, found
+            print(f"{path.stat().st_size / 1e6:5.1f} MB, {sum(found.values())} filters of {kib} KiB", flush=True)
+            some = some or ids[:10].tolist()
+            bodies.append(path)
+    for number in range(len(bodies), n):
+        (folder / f"data/{number:05}.parquet").hardlink_to(bodies[number % len(bodies)])
+    return [*some, *rng.integers(0, 2**62, 90).tolist()]
+
+
+def calls_of_large(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
+    import parquet_bloom as pb
+
+    many = at(port, "data")
+    return {
+        "check": lambda: pb.check(many, f"id = {ids[0]}"),
+        "check, of no file": lambda: pb.check(many, f"id = {ids[-1]}"),
+        "prune": lambda: pb.prune(many, f"id = {ids[0]}"),
+        "prune(values=), 100 keys": lambda: pb.prune(many, column="id", values=ids),
+    }
+
+
+def at(port: int, name: str) -> str:
+    """The URI of an object or a folder."""
+    return f"s3://k:s@{BUCKET}/{name}?scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{port}"
+
+
 def calls(port: int, ids: list[int]) -> dict[str, Callable[[], Any]]:
     import parquet_bloom as pb
 
-    def at(name: str) -> str:
-        return f"s3://k:s@{BUCKET}/{name}?scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{port}"
-
-    many, one, plain = at("data"), at("data/00000.parquet"), at("plain")
+    many, one, plain = at(port, "data"), at(port, "data/00000.parquet"), at(port, "plain")
     listed = f"id IN ({', '.join(map(str, ids))})"
-    index, one_id = at("index"), f"id = {ids[0]}"
+    index, one_id = at(port, "index"), f"id = {ids[0]}"
 
     def cold(call: Callable[[], Any]) -> Callable[[], Any]:
         def run() -> Any:
@@ -279,11 +338,14 @@ def main() -> None:
 
         sys.argv.remove("--pyarrow")
         object_reader._process.forked = True  # as in a child of a process that has obstore
+    is_large = "--large" in sys.argv
+    if is_large:
+        sys.argv.remove("--large")
     numbers = [float(word) for word in sys.argv[1:]]
     n, seconds = int(numbers[0]) if numbers else 200, numbers[1] if len(numbers) > 1 else 0.03
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        ids = write_files(folder, n)
+        ids = (write_large_files if is_large else write_files)(folder, n)
         server = subprocess.Popen([sys.executable, __file__, "--serve", made], stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None
@@ -293,11 +355,11 @@ def main() -> None:
                 return json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/__counts?seconds={seconds}"))
 
             counts()
-            print(
-                f"{n} objects of {len((folder / 'data/00000.parquet').read_bytes()) // 1000} kB, {1000 * seconds:g} ms"
-            )
+            sizes = [path.stat().st_size // 1000 for path in (folder / "data").iterdir()]
+            print(f"{n} objects of {sum(sizes) // len(sizes)} kB, {1000 * seconds:g} ms a request")
             print(f"{'':26}{'requests':>9}{'most':>6}{'rounds':>8}{'kB':>8}{'seconds':>9}{'of work':>9}")
-            for name, call in {**calls(port, ids), **peers(port, ids)}.items():
+            asked = calls_of_large(port, ids) if is_large else {**calls(port, ids), **peers(port, ids)}
+            for name, call in asked.items():
                 clock, work = time.perf_counter(), time.process_time()
                 call()
                 clock, work = time.perf_counter() - clock, time.process_time() - work
