@@ -209,6 +209,14 @@ def test_the_exact_rate_is_a_fraction(words):
     assert exact_rate(blocks) == pytest.approx(float(naive.exact_rate(words)), rel=1e-15, abs=0)
 
 
+@pytest.mark.parametrize("n_blocks", [1, 255, 256, 257, 600])  # at once, or word by word
+def test_rates_and_bits_of_any_size_are_counted_alike(n_blocks):
+    blocks = np.random.default_rng(n_blocks).integers(0, 2**32, (n_blocks, 8), np.uint64).astype(np.uint32)
+    words = blocks.reshape(-1).tolist()
+    assert exact_rate(blocks) == float(naive.exact_rate(words))
+    assert split_block.bits_set(blocks) == sum(word.bit_count() for word in words)
+
+
 def test_the_exact_rate_of_full_and_empty_filters():
     assert exact_rate(empty(64)) == 0.0
     assert exact_rate(from_bytes(b"\xff" * 64)) == 1.0

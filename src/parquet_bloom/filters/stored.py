@@ -25,7 +25,7 @@ from parquet_bloom.filters.locate import (
     read_filter,
     read_header,
 )
-from parquet_bloom.format.filters import BloomFilter, Header, decode_filter
+from parquet_bloom.format.filters import BloomFilter, Header, filter_in
 from parquet_bloom.format.footer import chunk_extent
 from parquet_bloom.format.footer_filters import FooterFilter, believed, filters_of_column, footer_filters
 from parquet_bloom.format.forms import Filter
@@ -210,7 +210,7 @@ class InBody:
         large = header.num_bytes > split_block.MAX_BYTES
         if large or header.total > self.range.room or self.offset + header.total > self.source.size:
             return None
-        return decode_filter(self.source.read_up_to(self.offset, end), self.range.total, self.range.rule)
+        return filter_in(self.source.read_up_to(self.offset, end), header)
 
 
 @dataclass(frozen=True, slots=True)

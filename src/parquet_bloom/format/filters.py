@@ -56,7 +56,7 @@ def _of_thrift(header: bytes) -> Header:
 
 def believe(header: Header, rule: Rule | None) -> Header:
     """Keep only the candidates that follow a rule in the file's own metadata, if there are any."""
-    if rule is None:
+    if rule is None or (len(header.candidates) == 1 and header.candidates[0].rule == rule):
         return header
     kept = tuple(c for c in header.candidates if c.rule == rule)
     return Header(header.spec, header.num_bytes, kept, header.crc) if kept else header
@@ -143,7 +143,11 @@ def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = Non
 
     Raises as `recognise`, and FilterFormatError where the bitset is cut off.
     """
-    header = believe(recognise(data[:HEADER_BYTES], total), rule)
+    return filter_in(data, believe(recognise(data[:HEADER_BYTES], total), rule))
+
+
+def filter_in(data: bytes, header: Header) -> BloomFilter:
+    """Take the bitset behind a header, which is at the start of data. Raises FilterFormatError where it is cut off."""
     readings = []
     # Only the likeliest reading must fit. Another one that would end past the data is left out.
     for candidate in header.candidates:
@@ -165,5 +169,6 @@ __all__ = [
     "UnknownFilterError",
     "believe",
     "decode_filter",
+    "filter_in",
     "recognise",
 ]

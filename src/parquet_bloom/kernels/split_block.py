@@ -155,12 +155,13 @@ def fold(blocks: Blocks, rule: IndexRule = "multiply-shift") -> Blocks:
 
 def rates_of_each(blocks: NDArray[np.uint32]) -> NDArray[np.float64]:
     """exact_rate of each of many filters, uint32[n, n_blocks, 8], of up to 4,096 blocks."""
-    products = np.bitwise_count(blocks).astype(np.uint64).prod(axis=2)
+    products = np.multiply.reduce(np.bitwise_count(blocks), axis=2, dtype=np.uint64)
     rates: NDArray[np.float64] = products.sum(axis=1) / float(blocks.shape[1] << _PRODUCT_BITS)
     return rates
 
 
 _RATE_SLICE = 1 << 16  # blocks: their products, of _PRODUCT_BITS each, add up within 64 bits
+_FEW = 256  # blocks, below which it is numpy's calls that take the time
 
 
 def exact_rate(blocks: Blocks) -> float:
@@ -170,6 +171,8 @@ def exact_rate(blocks: Blocks) -> float:
     """
     _words(blocks, "multiply-shift")
     total = 0
+    if blocks.shape[0] <= _FEW:
+        return float(rates_of_each(blocks[None])[0])
     for start in range(0, blocks.shape[0], _RATE_SLICE):
         counts = np.ascontiguousarray(np.bitwise_count(blocks[start : start + _RATE_SLICE]).T)
         product = counts[0].astype(np.uint64)
@@ -181,6 +184,8 @@ def exact_rate(blocks: Blocks) -> float:
 
 def bits_set(blocks: Blocks) -> int:
     """Count the bits that are set, of 256 * n_blocks."""
+    if blocks.shape[0] <= _FEW:
+        return int(np.bitwise_count(blocks).sum(dtype=np.int64))
     return sum(
         int(np.bitwise_count(blocks[start : start + _RATE_SLICE]).sum(dtype=np.int64))
         for start in range(0, blocks.shape[0], _RATE_SLICE)
