@@ -332,7 +332,79 @@ def test_many_keys_and_damaged_filters(folder: Path, memory: Memory, tmp_path: P
         paths[-1].write_bytes(data)
     memory.put(paths)
     values = [5, 6, *keys(folder / "04.parquet")[:3]]
-    assert hits("/data" if far else paths, "id", values, memory.fsspec if far else None, count_hits=True)
+    import numba  # noqa: F401
+
+    for count in (False, True):  # each has its loop
+        assert hits("/data" if far else paths, "id", values, memory.fsspec if far else None, count_hits=count), count
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_row_group_of_a_key_is_lost(memory: Memory, tmp_path: Path, seed: int, far: bool, loops: str) -> None:
+    """By brute force: filters read whole or a block of them, with bounds and without, few keys and many."""
+    rng = np.random.default_rng(seed)
+    column = "id" if seed % 2 else "word"
+    stored: dict[tuple[str, int], list[Any]] = {}
+    for number in range(5):
+        rows = int(rng.integers(1, 400))
+        groups = int(rng.integers(1, 6))
+        ids = rng.integers(-(2**40), 2**40, rows * groups)
+        table = pa.table({"id": ids, "word": [f"w{value}" for value in ids]})
+        path, plain = tmp_path / f"{number}.parquet", tmp_path / "plain"
+        pq.write_table(table, plain, row_group_size=rows, write_statistics=bool(rng.integers(2)))
+        fpp = float(rng.choice([0.5, 0.01, 0.00001]))
+        parquet_bloom.add_filters(plain, path, columns=[column], fpp=fpp, sync=False)
+        values = table[column].to_pylist()
+        for group in range(groups):
+            stored[path.name, group] = values[group * rows : (group + 1) * rows]
+    plain.unlink()
+    paths = sorted(tmp_path.iterdir())
+    memory.put(paths)
+    everything = [value for values in stored.values() for value in values]
+    absent = [int(value) if column == "id" else f"w{value}" for value in rng.integers(-(2**40), 2**40, 500)]
+    for n_stored, n_absent in ((1, 0), (3, 5), (0, 50), (40, 500), (len(everything), 0)):
+        asked = {everything[at] for at in rng.integers(0, len(everything), n_stored).tolist()} | {*absent[:n_absent]}
+        holding = {place for place, values in stored.items() if asked & {*values}}
+        for count in (False, True):
+            found = parquet_bloom.prune(
+                "/data" if far else paths, column=column, values=[*asked],
+                filesystem=memory.fsspec if far else None, count_hits=count,
+            )  # fmt: skip
+            kept = {(Path(path).name, group) for path, groups in found for group in groups}
+            assert holding <= kept
+            for (path_of, group), n in found.hits.items():
+                assert n >= len(asked & {*stored[Path(path_of).name, group]})
+
+
+def test_keys_of_far_files_need_the_loop_that_check_has_compiled(
+    folder: Path, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: list[str]
+) -> None:
+    """One more loop is one more second, the first time in an installation. No sparse filter makes files go alone."""
+    import numba  # noqa: F401
+
+    from parquet_bloom.filters import ask_kernel
+
+    memory.put(sorted(folder.glob("*.parquet")))
+    values = keys(folder / "07.parquet")[:50]
+    call = {"column": "id", "values": values, "filesystem": memory.fsspec}
+    wanted = list(parquet_bloom.prune("/data", **call))
+    asked: list[Any] = []
+    whole = ask_kernel.ask_whole
+    monkeypatch.setattr(ask_kernel, "ask_whole", lambda *arguments: asked.append(whole(*arguments)))
+    assert list(parquet_bloom.prune("/data", **call)) == wanted
+    assert not asked
+    with monkeypatch.context() as patch:
+        patch.setattr("parquet_bloom.search.keys._FEW_PROBES", 0)
+        assert list(parquet_bloom.prune("/data", **call)) == wanted
+        assert asked
+    asked.clear()
+    alone.clear()
+    for number in range(5):  # some blocks without a bit
+        write(tmp_path / f"{number}.parquet", number, groups=20, rows=2)
+        memory.fsspec.pipe(f"/sparse/{number}.parquet", (tmp_path / f"{number}.parquet").read_bytes())
+    parquet_bloom.prune("/sparse", **{**call, "values": [5]})
+    assert asked
+    assert len(alone) <= 1  # the first file
 
 
 def test_many_keys_in_folders(memory: Memory, tmp_path: Path, loops: str) -> None:

@@ -42,6 +42,7 @@ from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]
 _MOST_BYTES = 1 << 26  # of whole filters in memory at a time
+_FEW_PROBES = 1 << 22  # in memory, for which the loop over blocks is as good as that over whole filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,21 +406,17 @@ def _by_loop(
 
     n = len(asked.offset)
     kinds, heads, head_bytes = headers_of(asked.num_bytes)
+    given = memory, where, asked.num_bytes, kinds, heads, head_bytes, asked.first, asked.last, asked.hashes
     answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
-    ask_kernel.ask_whole(
-        memory,
-        where,
-        asked.num_bytes,
-        kinds,
-        heads,
-        head_bytes,
-        asked.first,
-        asked.last,
-        asked.hashes,
-        asked.count,
-        answers,
-        hits,
-    )
+    few = not asked.count and int((asked.last - asked.first).sum()) <= _FEW_PROBES
+    if few and (where[2] >= 0).all():
+        # The loop that `check` compiles, and not one more: the first call in an installation waits a second for each.
+        ask_kernel.ask(*given, answers, np.empty(n, np.int64), np.empty(n, np.int64))
+        hits[:] = answers == ask_kernel.ADMITTED
+    else:
+        answers[:] = ask_kernel.BLANK
+    if (answers == ask_kernel.BLANK).any():  # by some blocks; only the other loop says whether a filter has a bit
+        ask_kernel.ask_whole(*given, asked.count, answers, hits)
     hits[(answers != ask_kernel.DENIED) & (answers != ask_kernel.ADMITTED)] = NONE
     return hits, answers, int((head_bytes[kinds] + asked.num_bytes).sum())
 
