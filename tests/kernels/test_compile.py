@@ -16,10 +16,11 @@ import xxhash
 import parquet_bloom
 from parquet_bloom.kernels import compiler
 
-# Two loops, over numba since it is loaded.
+# Two loops, over numba since much is expected.
 WORK = textwrap.dedent("""
-    import numba, numpy as np
-    from parquet_bloom.kernels import split_block
+    import numpy as np
+    from parquet_bloom.kernels import loops, split_block
+    loops.expect(10**8)
     blocks, found = split_block.empty(64), np.arange(3, dtype=np.uint64) << np.uint64(40)
     split_block.insert_hashes(blocks, found)
     assert split_block.contains_hashes(blocks, found).all()
@@ -50,7 +51,7 @@ def test_code_of_other_sources_is_not_run(tmp_path: Path) -> None:
     shutil.copytree(Path(parquet_bloom.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     lanes = package / "kernels" / "intrinsics.py"
     script = (
-        "import numba, pyarrow as pa; from parquet_bloom.kernels import hashes;"
+        "import pyarrow as pa; from parquet_bloom.kernels import hashes, loops; loops.expect(10**8);"
         "print(hashes.hash_array(pa.array(range(64))).tolist())"
     )
     told = []
@@ -77,6 +78,29 @@ def test_nothing_is_compiled_before_it_is_needed() -> None:
     assert done.stdout == "True []\n"
 
 
+FEW = textwrap.dedent("""
+    import numba, numpy as np, pyarrow as pa
+    from parquet_bloom.kernels import hashes, loops, native, split_block
+    blocks, found = split_block.empty(64), hashes.hash_array(pa.array(range(9)))
+    split_block.insert_hashes(blocks, found)
+    assert split_block.contains_hashes(blocks, found).all()
+    loops_of = native.xxh64_u64, native.insert_multiply_shift, native.contains_multiply_shift
+    print([one._entry is not None for one in loops_of])
+    loops.expect(10**8)
+    assert (hashes.hash_array(pa.array(range(9))) == found).all()
+    print([one._entry is not None for one in loops_of])
+""")
+
+
+def test_few_values_wait_for_no_compiler(tmp_path: Path) -> None:
+    """Where numba is loaded for another reason. What a process with much to do has compiled, they use."""
+    first, second = ([False] * 3, [True, False, False]), ([True, False, False], [True, False, False])
+    for wanted in (first, second):
+        process = start(FEW, NUMBA_CACHE_DIR=str(tmp_path))
+        out, errors = process.communicate(timeout=200)
+        assert out == "\n".join(map(str, wanted)) + "\n", errors
+
+
 def test_without_a_place_for_a_cache(tmp_path: Path) -> None:
     """A read-only installation, as in a zip or a locked-down image, and no home folder either."""
     if os.geteuid() == 0:
@@ -101,7 +125,8 @@ def test_control_c_while_a_kernel_is_loaded_does_not_reach_the_compiler() -> Non
         import os, signal
         import numba
         import numpy as np
-        from parquet_bloom.kernels import compiler, split_block
+        from parquet_bloom.kernels import compiler, loops, split_block
+        loops.expect(10**8)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         load = compiler.Kernel._load
         def interrupted(kernel):

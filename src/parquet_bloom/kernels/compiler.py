@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import stat
+import sys
 import threading
 import time
 import zlib
@@ -242,6 +243,29 @@ class Kernel:
         """Run the loop; compile it if this is the first call."""
         return (self._entry or self._compile())(*arguments)
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether a call compiles nothing, as the code is loaded or was in the cache."""
+        return self._entry is not None or self._is_kept
+
+    @functools.cached_property
+    def _is_kept(self) -> bool:
+        if refused():
+            return False
+        version = f".py{sys.version_info.major}{sys.version_info.minor}"
+        try:
+            names = os.listdir(self._with_cache().stats.cache_path)
+        except (RuntimeError, OSError):  # as _cached has them
+            return False
+        return any(f".{self.python.__qualname__}-" in name and f"{version}.nbi" in name for name in names)
+
+    def _with_cache(self) -> Any:
+        """numba's dispatcher. Raises RuntimeError where it finds no folder, in a read-only or zipped installation."""
+        from numba import njit
+
+        self.python.__qualname__ = f"{self.python.__name__}-{sources():08x}"  # of which numba makes the files' names
+        return njit(nogil=True, cache=True)(self.python)
+
     def _compile(self) -> Callable[..., Any]:
         if threading.current_thread() is not threading.main_thread():
             return self._load()
@@ -259,13 +283,10 @@ class Kernel:
     def _cached(self) -> Callable[..., Any] | None:
         if refused():
             return None
-        from numba import njit
-
-        self.python.__qualname__ = f"{self.python.__name__}-{sources():08x}"  # of which numba makes the files' names
         try:
-            dispatcher = njit(nogil=True, cache=True)(self.python)
+            dispatcher = self._with_cache()
         except RuntimeError:
-            return None  # numba finds no folder for a cache: a read-only or zipped installation
+            return None
         try:
             check_ours(dispatcher.stats.cache_path)
             with alone(dispatcher.stats.cache_path):

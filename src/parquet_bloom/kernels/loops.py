@@ -4,8 +4,10 @@ Both give the same bits. The compiled ones are 5 to 30 times faster. Where an ea
 (`linked`), a process takes 0.05 s to run them; otherwise loading numba and a few kernels takes it some 0.4 s, and
 compiling them for the first time seconds. So a process begins without. It takes code that is kept once to do without
 has cost as long, or is known to: 700,000 numbers that are hashed and inserted. It takes numba once that has cost half
-as long: some 3 million, or 7 million that are looked up. Where numba is loaded already, it is used at once. This is the
-one place that decides; what else has a slow way without numba, as the edit of a footer, asks here too.
+as long: some 3 million, or 7 million that are looked up. Where numba is loaded already, a loop that some process has
+compiled is used at once; one that nobody has compiled here yet would keep a hundred keys waiting for a second, and has
+to be worth as much as numba. This is the one place that decides; what else has a slow way without numba, as the edit of
+a footer, asks here too.
 
 Measured by benchmarks/start.py; what numpy's loops cost stands beside them.
 """
@@ -14,7 +16,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from parquet_bloom.kernels.compiler import Kernel
 
 ALLOWED_NS = 200_000_000  # that a process may lose without numba
 KEPT_NS = 50_000_000  # that it may lose without a loop whose code is kept
@@ -39,19 +45,33 @@ def compiled(ns: float | Callable[[], float], loop: str | None = None) -> bool:
 
     loop  the one that would run, if it is in kernels.native: its code may be kept
     """
-    if "numba" in sys.modules or _is_much(loop):
+    is_loaded = "numba" in sys.modules
+    if _is_much(loop, is_loaded) or (is_loaded and _at_hand(loop)):
         return True
     _Spent.ns += ns() if callable(ns) else ns
-    return _is_much(loop)
+    return _is_much(loop, is_loaded)
 
 
-def _is_much(loop: str | None) -> bool:
+def _is_much(loop: str | None, is_loaded: bool) -> bool:
     lost = max(_Spent.ns, _Spent.expected) if loop is not None else _Spent.ns
-    if lost > ALLOWED_NS or loop is None or lost <= KEPT_NS:
+    if lost > ALLOWED_NS or loop is None or is_loaded or lost <= KEPT_NS:
         return lost > ALLOWED_NS
     from parquet_bloom.kernels.linked import is_kept
 
     return is_kept(loop)
+
+
+def _at_hand(loop: str | None) -> bool:
+    """Whether numba, which is loaded, compiles nothing for a loop."""
+    return loop is None or _native(loop).at_hand
+
+
+@cache
+def _native(loop: str) -> Kernel:
+    from parquet_bloom.kernels import native
+
+    found: Kernel = getattr(native, loop)
+    return found
 
 
 def worth_loading(loop: str, ns: float, load_ns: float) -> bool:
