@@ -12,9 +12,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -49,14 +50,21 @@ def serving(folder: Path) -> Iterator[str]:
         yield at
 
 
+def _set(event: Event) -> Event:
+    event.set()
+    return event
+
+
 @dataclass
 class RecordingAzure(RecordingStore):
     """What is asked of Azurite, which answers; `objects` has the names of those that were put.
 
-    upstream  HOST:PORT of Azurite
+    upstream   HOST:PORT of Azurite
+    waits_for  before it answers as `other` says
     """
 
     upstream: str = ""
+    waits_for: Event = field(default_factory=lambda: _set(Event()))
 
     def put(self, name: str, data: bytes) -> None:
         """Put an object, "container/name", past the recorder."""
@@ -68,6 +76,7 @@ class RecordingAzure(RecordingStore):
         asked.key = asked.key.removeprefix(f"{ACCOUNT}/")
         self.asked.append(asked)
         if path in self.other:
+            self.waits_for.wait(20)
             return Answer(200, {"Content-Type": "application/json"}, self.other[path])
         target, headers = asked.target, dict(asked.headers)
         if headers.get("authorization", "").startswith("Bearer "):  # Azurite takes tokens over TLS alone

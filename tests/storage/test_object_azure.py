@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -276,6 +277,32 @@ def test_a_token_of_azure_identity(store: RecordingAzure, monkeypatch: pytest.Mo
     with OpenFile("data/large", fs.AzureFileSystem(**options(at(store)))) as source:
         assert source.read(0, 3) == LARGE[:3]
     assert {one.headers["authorization"] for one in store.of_objects()} == {"Bearer of-another"}, "of who asks now"
+
+
+def test_a_token_that_takes_its_time_keeps_nobody_else_waiting(
+    store: RecordingAzure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("azure.identity")
+    answer = {"access_token": "x", "expires_on": str(int(time.time()) + 3600), "resource": "r", "token_type": "Bearer"}
+    store.other["/token"] = json.dumps(answer).encode()
+    store.waits_for.clear()
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{store.port}/token")
+    monkeypatch.setenv("IDENTITY_HEADER", "secret")
+
+    def first(**more: str) -> bytes:
+        with OpenFile("data/large", fs.AzureFileSystem(**options(at(store), **more))) as source:
+            return source.read(0, 3)
+
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(first)
+        while not any("/token" in one.target for one in store.asked):
+            time.sleep(0.01)
+        try:
+            assert pool.submit(first, sas_token=sas()).result(10) == LARGE[:3]
+            assert not slow.done()
+        finally:
+            store.waits_for.set()
+        assert slow.result(20) == LARGE[:3]
 
 
 def test_without_azure_identity_pyarrow_asks_for_tokens(

@@ -352,6 +352,7 @@ class _Process:
 
     forked  from one that had obstore loaded
     known   id of pyarrow's file system -> a reference to it, and its buckets; None: pyarrow reads them
+    making  (id of a file system, bucket) -> the lock of whoever finds that one out
     kept    buckets by their settings, those used last at the end
     """
 
@@ -359,6 +360,7 @@ class _Process:
         self.forked = forked
         self.lock = threading.Lock()
         self.known: dict[int, tuple[weakref.ref[Any], dict[str, Bucket | None]]] = {}
+        self.making: dict[tuple[int, str], threading.Lock] = {}
         self.kept: OrderedDict[tuple[object, ...], Bucket] = OrderedDict()
 
 
@@ -388,29 +390,34 @@ def _bucket(at: Location, name: str) -> Bucket | None:
     filesystem = at.filesystem
     reference, buckets = _process.known.get(id(filesystem), (None, {}))
     if reference is None or reference() is not filesystem or name not in buckets:
-        with _process.lock:
-            return _find(filesystem, name)
+        return _find(filesystem, name)
     found = buckets[name]
     return None if found is None or found.is_lost else found
 
 
 def _find(filesystem: Any, name: str) -> Bucket | None:
-    known = _process.known
-    reference, buckets = known.get(id(filesystem), (None, {}))
-    if reference is None or reference() is not filesystem:
-        for gone in [number for number, (one, _) in known.items() if one() is None]:
-            del known[gone]
-        buckets = {}
-        known[id(filesystem)] = weakref.ref(filesystem), buckets
-    if name not in buckets:
-        buckets[name] = _made(filesystem, name)
-    return buckets[name]
+    process, at = _process, (id(filesystem), name)
+    with process.lock:
+        reference, buckets = process.known.get(id(filesystem), (None, {}))
+        if reference is None or reference() is not filesystem:
+            gone = {number for number, (one, _) in process.known.items() if one() is None}
+            process.known = {number: one for number, one in process.known.items() if number not in gone}
+            process.making = {key: lock for key, lock in process.making.items() if key[0] not in gone}
+            buckets = {}
+            process.known[id(filesystem)] = weakref.ref(filesystem), buckets
+        making = process.making.setdefault(at, threading.Lock())
+    # Credentials may take their time to come. Only those who want this bucket wait for them.
+    with making:
+        if name not in buckets:
+            buckets[name] = _made(filesystem, name)
+        return buckets[name]
 
 
 def _made(filesystem: Any, name: str) -> Bucket | None:
     try:
         settings = _settings(filesystem, name)
-        had = _process.kept.pop(settings.key, None)
+        with _process.lock:
+            had = _process.kept.pop(settings.key, None)
         found = Bucket(settings) if had is None or had.is_lost else had
     except ImportError:
         logger.debug("objects are opened by pyarrow: obstore is not installed")
@@ -418,9 +425,10 @@ def _made(filesystem: Any, name: str) -> Bucket | None:
     except InexpressibleError as error:
         logger.info("objects of %s are opened by pyarrow, with two requests each: %s", name, error)
         return None
-    _process.kept[settings.key] = found
-    while len(_process.kept) > _STORES:
-        _process.kept.popitem(last=False)
+    with _process.lock:
+        _process.kept[settings.key] = found
+        while len(_process.kept) > _STORES:
+            _process.kept.popitem(last=False)
     return found
 
 
