@@ -25,7 +25,7 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.footer_filters import filters_of_column
 from parquet_bloom.format.outline import NONE, Outline, Slot, outline_of
-from parquet_bloom.format.outlines import walk_outline
+from parquet_bloom.format.outlines import join, walk_outline, walk_outlines
 
 START = 1 << 40  # of the footer; no damage to it may have any say in that
 SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
@@ -390,6 +390,81 @@ def test_footers_that_no_program_would_write(rate: float, least: float) -> None:
     assert seen.count("walked") >= least * len(seen)
 
 
+# --- together ---------------------------------------------------------------------------------------
+
+
+def told(outline: Outline) -> Meaning | None:
+    """None where the fields behind the row groups cannot be decoded."""
+    try:
+        return meaning(outline)
+    except FooterError:
+        return None
+
+
+def spans_of(outline: Outline) -> list[bytes | None]:
+    """The values that spans point at."""
+    places = [outline.slots[slot : slot + 2].reshape(2, -1).T.tolist() for slot in (*SPANS, Slot.KEY_VALUES)]
+    return [None if at == NONE else outline.data[at : at + n] for slot in zip(*places, strict=True) for at, n in slot]
+
+
+def together(footers: list[bytes], rng: random.Random) -> int:
+    """Hold footers that are walked together against each alone; returns how many outlines are as most are."""
+    found: dict[int, Meaning | None] = {}
+    usual = 0
+    for outlines in walk_outlines([(data, START + i) for i, data in enumerate(footers)]):
+        each, decodes = [outlines[i] for i in range(len(outlines))], {}
+        for one, number in zip(each, outlines.numbers, strict=True):
+            assert number not in found
+            found[number] = told(one)
+            assert one.data == footers[number]
+            [[alone]] = walk_outlines([(one.data, one.start)])
+            assert (one.writer, one.pairs, one.rest) == (alone.writer, alone.pairs, alone.rest)
+            if one.writer is not None:
+                usual += 1
+                assert decodes.setdefault(one.writer, found[number] is not None) == (found[number] is not None)
+                assert (walk_outline(one.data, one.start) is None) == (found[number] is None), "nothing unexpected"
+        which = np.flatnonzero([rng.random() < 0.6 for _ in each])
+        for some, i in zip(map(outlines.some(which).__getitem__, range(len(which))), which.tolist(), strict=True):
+            assert told(some) == told(each[i])
+            assert (some.writer, some.pairs, some.start) == (each[i].writer, each[i].pairs, each[i].start)
+        with suppress(FooterError):
+            joined, numbers = join(outlines)
+            assert numbers == [i for i, one in enumerate(each) if join([one])[0] is not None]
+            if joined is not None:
+                assert joined.rows.tolist() == [n for i in numbers for n in each[i].rows.tolist()]
+                assert spans_of(joined) == [value for i in numbers for value in spans_of(each[i])]
+    for number, data in enumerate(footers):
+        alone = walk_outline(data, START + number)
+        assert alone is None or meaning(alone) == found.get(number)
+    return usual
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_footers_that_are_walked_together_are_those_of_each_alone(small: bytes, seed: int) -> None:
+    rng = random.Random(seed)
+    others = [footer_of(corpus_file(name)) for name in rng.sample(fixture_files(), 3)]
+    damaged = [*damages(small, seed, 20), *(one for other in others for one in damages(other, seed, 4))]
+    footers = [small] * 6 + [other for other in others for _ in range(3)] + damaged
+    footers += [small[: rng.randrange(len(small))] for _ in range(4)] + [loose_footer(rng, 0.01) for _ in range(4)]
+    footers += [small[:-1], small[:-1] + b"\x1c\x1c\0\0\0"]  # without its end; encrypted
+    writer = decode_footer(small, START).metadata.created_by.encode()
+    for other in (writer[:-1] + b"X", writer + b"X"):
+        footers.append(small.replace(bytes([len(writer)]) + writer, bytes([len(other)]) + other))
+        assert together([small] * 6 + footers[-1:], rng) == 7
+    for _ in range(3):
+        rng.shuffle(footers)
+        assert together(footers, rng) >= 7
+
+
+def test_many_row_groups_are_walked_too(tmp_path: Path) -> None:
+    """From 15 on their number is written in another way."""
+    footers = []
+    for n in (14, 15, 200):
+        pq.write_table(pa.table({"id": pa.array(range(n))}), tmp_path / "x.parquet", row_group_size=1)
+        footers.append(footer_of(tmp_path / "x.parquet"))
+    assert together(footers, random.Random(1)) == 3
+
+
 # --- memory -----------------------------------------------------------------------------------------
 
 
@@ -412,6 +487,8 @@ def test_no_count_takes_memory_that_the_footer_s_size_does_not_allow() -> None:
         for body in (b"\x29\xfc" + varint(n, rng), b"\x29\x1c\x19\xfc" + varint(n, rng), b"\x38" + varint(n, rng)):
             data = head + body + bytes(100)
             assert peak(lambda data=data: same(data)) < 1 << 20, f"{n} announced in {len(data)} bytes"
+            many = [(data, START), *[(bytes(1000), START)] * 200]  # more bytes than that one has
+            assert peak(lambda many=many: walk_outlines(many)) < 1 << 21, f"{n} announced in {len(data)} bytes"
 
 
 def test_damage_takes_no_memory_that_the_footer_s_size_does_not_allow(small: bytes) -> None:

@@ -303,7 +303,7 @@ def _walk(
     sizes = [len(footers[i][0]) for i in numbers]
     counts, firsts = [], []
     for begin, at, size in zip(begins, lists, sizes, strict=True):
-        n, kind, first = _head_of_list(data, at, begin + size)
+        n, kind, first = _head_of_list(data, at)
         # A column chunk takes a byte at least: more chunks than bytes are no footer, and need no memory.
         fits = not (n and (kind != STRUCT or not leaves)) and n * len(leaves) <= size
         counts.append(n if fits else 0)
@@ -314,7 +314,7 @@ def _walk(
     places = np.array([begins, firsts, sizes, counts])
     places[2] += places[0]
     compact_walk.walk_each(view, places, _actions(), rows, slots, ends)
-    sound = (ends >= 0) & (ends < places[2])
+    sound = ends >= 0
     wrong = rows[0] == NONE
     for slot in _NEEDED:
         wrong |= (slots[slot] == NONE).any(axis=1)
@@ -336,15 +336,14 @@ def _walk(
     return outlines.some(np.flatnonzero(sound))
 
 
-def _head_of_list(data: bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """As compact_tree.list_header has it, of a footer that ends at `stop`; what is none has an element of no type."""
-    if at < stop and data[at] < 0xF0:
+def _head_of_list(data: bytes, at: int) -> tuple[int, int, int]:
+    """As compact_tree.list_header has it; what is none has an element of no type."""
+    if at < len(data) and data[at] < 0xF0:
         return data[at] >> 4, data[at] & 15, at + 1
     try:
-        found = list_header(data, at)
+        return list_header(data, at)
     except FooterError:
         return 1, 0, at
-    return found if found[2] <= stop else (1, 0, at)
 
 
 def _with_rest(outlines: Outlines, view: NDArray[np.uint8], fields: NDArray[np.int64]) -> Outlines:
