@@ -9,6 +9,7 @@ import inspect
 import pickle
 import pkgutil
 import re
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field
@@ -21,6 +22,7 @@ import parquet_bloom
 from parquet_bloom import dataclass as room
 from parquet_bloom.dataclass import dataclass
 
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="there they are those of dataclasses")
 T = TypeVar("T")
 MADE_LATE = ["__init__", "__repr__", "__eq__", "__hash__", "__dataclass_fields__", "__dataclass_params__"]
 

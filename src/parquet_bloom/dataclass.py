@@ -231,7 +231,7 @@ def _decorate(cls: type, slots: bool, arguments: dict[str, bool]) -> type:
     return plan.cls
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or sys.version_info >= (3, 14):  # where annotations are made late, and nobody has tried this
     from dataclasses import dataclass as dataclass
 else:
 
