@@ -247,6 +247,11 @@ class Search:
         else:
             source.close()
 
+    @property
+    def may_exclude(self) -> bool:
+        """Whether there is anything by which a file could be excluded unopened."""
+        return self.log.has_log or self.evidence is not None or (self.options.skip_files and bool(self.keys))
+
     def excluded(self, data_file: DataFile) -> FileResult | None:
         """The result for a file that its folder's name or the log excludes unopened, or None. Raises RequestError."""
         # Cheapest first: the folder's name and the log open no file.

@@ -67,6 +67,10 @@ class Searching(Protocol):
     visit: Callable[[Any, FileResult], Any] | None
     evidence: Evidence | None
 
+    @property
+    def may_exclude(self) -> bool:
+        """As Search has it."""
+
     def excluded(self, data_file: DataFile) -> FileResult | None:
         """As Search has it."""
 
@@ -206,11 +210,14 @@ class Together:
     def _open(self, tails: Tails, files: Sequence[DataFile], results: dict[int, FileResult]) -> list[_Opened]:
         """Open files; those that are excluded unopened get their results."""
         opened: list[_Opened] = []
+        excludes = self._search.may_exclude
         for at, file in enumerate(files):
-            try:
-                excluded = self._search.excluded(file)
-            except ParquetBloomError:
-                continue
+            excluded = None
+            if excludes:
+                try:
+                    excluded = self._search.excluded(file)
+                except ParquetBloomError:
+                    continue
             if excluded is not None:
                 results[at] = excluded
             elif file.is_local and not file.opened and file.stored and (one := tails.open(file)) is not None:
@@ -238,9 +245,14 @@ class Together:
         """
         read, those, footers = tails.footers(), [], []
         for one in opened:
-            with suppress(ParquetBloomError, OSError):
-                footers.append(read[one[1].number] or one[1].footer())
-                those.append(one)
+            footer = read[one[1].number]
+            if footer is None:
+                try:
+                    footer = one[1].footer()
+                except (ParquetBloomError, OSError):
+                    continue
+            footers.append(footer)
+            those.append(one)
         found, walked = [], set()
         for outlines in walk_outlines(footers):
             files = [those[number] for number in outlines.numbers]
