@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs
+import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file, corpus_files, fixture_files
 from support.repeats import some_then_more
@@ -61,6 +63,54 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: 
         monkeypatch.setattr(asking, "_ask_by_kernel", asking._ask_in_turns)
     yield request.param
     assert not calls or request.param == "kernel"
+
+
+def test_of_a_filter_that_is_not_small_a_header_and_a_block_are_read(way: str, tmp_path: Path) -> None:
+    plain, path = tmp_path / "plain.parquet", tmp_path / "keys.parquet"
+    ids = np.random.default_rng(8).integers(-(1 << 62), 1 << 62, 6_000)
+    pq.write_table(pa.table({"id": ids}), plain, row_group_size=3_000)
+    parquet_bloom.add_filters(plain, path, columns=["id"], sync=False)
+    with opened(path, way) as source:
+        for row in range(0, len(ids), 749):
+            answers = ask(source, 0, np.arange(2), (ids[row].tobytes(),))
+            assert not answers.denied[row // 3_000], f"row {row} would be lost"
+            assert (answers.bytes_read <= 17 + 32).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_many_filters_are_asked_by_several_threads(
+    threads: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where none can be started."""
+    plain, path = tmp_path / "plain.parquet", tmp_path / "keys.parquet"
+    ids = np.random.default_rng(8).permutation(1_000).astype(np.int64)
+    pq.write_table(pa.table({"id": ids}), plain, row_group_size=7)
+    parquet_bloom.add_filters(plain, path, columns=["id"], sync=False)
+    monkeypatch.setattr(asking, "processors", lambda: threads)
+    monkeypatch.setattr(asking, "_LEAST_A_THREAD", 10)
+    groups, threads_seen = np.arange(143), []
+
+    def seen(*arguments: Any) -> None:
+        threads_seen.append(threading.current_thread())
+        kernel(*arguments)
+
+    kernel = ask_kernel.ask
+    monkeypatch.setattr(ask_kernel, "ask", seen)
+    with opened(path, "kernel") as source:
+        for key in (0, 501, 999):
+            answers = ask(source, 0, groups, (struct.pack("<q", key),))
+            assert not answers.denied[int(np.flatnonzero(ids == key)[0]) // 7]
+            assert answers.denied.sum() > 130
+            assert len(answers.bytes_read) == 143
+            assert (answers.bytes_read > 0).all()
+    assert (len(threads_seen), len(set(threads_seen)) > 1) == (3 * threads, threads > 1)
+    monkeypatch.setattr("parquet_bloom.kernels.threads.check_room", no_room)
+    with opened(path, "kernel") as source:
+        assert ask(source, 0, groups, (struct.pack("<q", 5),)).denied.sum() > 130
+
+
+def no_room(threads: int) -> None:
+    raise MemoryError
 
 
 # --- the plain way ----------------------------------------------------------------------------------
@@ -164,11 +214,15 @@ def test_every_stored_value_is_found_and_what_that_costs(way: str, calls: list[A
     parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
     ids = keys_table()["id"].to_pylist()
     groups = np.arange(ROW_GROUPS)
+    whole = {one.length for one in parquet_bloom.inspect(path).files[0].filters}
     with opened(path, way) as source:
         for row in range(0, len(ids), 29):
             answers = ask(source, 0, groups, (struct.pack("<q", ids[row]),))
             assert not answers.denied[row * ROW_GROUPS // len(ids)], f"row {row} would be lost"
-            assert (answers.bytes_read <= 17 + 32 + 64).all(), "a header and a block each"
+            if way == "pyarrow":
+                assert (answers.bytes_read <= 17 + 32 + 64).all(), "a header and a block each"
+            else:
+                assert set(answers.bytes_read.tolist()) == whole, "a small one of a local file by one call"
         assert bool(calls) == (way == "kernel")
         before = source.bytes_read
         answers = ask(source, 0, groups, tuple(struct.pack("<q", -i) for i in range(1, 40)))

@@ -155,18 +155,21 @@ def asking(rng: random.Random, at_end: bool) -> None:
         last = np.cumsum(counts).astype(np.int64)
         wanted = random_.integers(0, 2**64, int(last[-1]), np.uint64)
         counted = [np.zeros(n, np.int64) for _ in range(2)]
-        common = (sizes, kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
+        whole = random_.random(n) < 0.5
+        common = (kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
         # Some filters are in memory, which may end too early as well.
         places = np.where(random_.random(n) < 0.5, offsets, -1)
         memory = np.frombuffer(
             bytes(data[: rng.choice((len(data), len(data) - 1, rng.randrange(len(data))))]), np.uint8
         )
         where = np.array([np.full(n, file.fileno()), offsets, places])
-        same(ask_kernel.ask, memory, where, *common, wanted, np.zeros(n, np.uint8), *counted, at_end=at_end)
+        answers = np.zeros(n, np.uint8)
+        same(ask_kernel.ask, memory, where, sizes, whole, *common, wanted, answers, *counted, at_end=at_end)
         same(
             ask_kernel.ask_whole,
             memory,
             where,
+            sizes,
             *common,
             wanted,
             bool(rng.randrange(2)),

@@ -33,10 +33,15 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.outlines import FAR, FILE_BITS, JoinedOutline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
+from parquet_bloom.kernels.threads import in_parts
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.tails import FarTails, Tails
+from parquet_bloom.storage.workers import processors
 
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
+_WHOLE_LOCAL_BYTES = 2048  # and so is one of a local file that is copied sooner than a second call returns
+_LEAST_A_THREAD = 4096  # filters: some milliseconds
+_MOST_THREADS = 4
 _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
 
 
@@ -68,7 +73,7 @@ def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> 
     row_groups  int64[n], their numbers
     probes      a tuple for all of them, or a list of one tuple each
 
-    Reads a header and one block for each probe (the whole filter where that is no more).
+    Reads a header and one block for each probe; a small filter as a whole.
     """
     # `denied` is FALSE until a filter has said no to every probe: whatever goes wrong on the way leaves a row group to
     # be read. The fast ways deny only under a header that is the promised one to the byte, since under another header
@@ -185,7 +190,7 @@ def _ask_by_kernel(
     assert source.fd is not None
     n = len(fast)
     where = np.array([np.full(n, source.fd), offset, np.full(n, -1)])
-    replies, requests, read = _reply(_NO_BYTES, where, size, probes, fast, answers)
+    replies, requests, read = _reply(_NO_BYTES, where, size, probes, fast, answers, _WHOLE_LOCAL_BYTES)
     count_read(source, replies, int(requests.sum()), int(read.sum()))
     other: Flags = replies == ask_kernel.OTHER_HEADER
     return other
@@ -201,6 +206,7 @@ def _reply(
     probes: Probes,
     fast: NDArray[np.intp],
     answers: Answers,
+    most_whole: int,
 ) -> tuple[NDArray[np.uint8], Integers, Integers]:
     """The compiled loop's replies, requests and bytes read, of each filter; memory and where as it has them."""
     from parquet_bloom.filters import ask_kernel
@@ -208,8 +214,14 @@ def _reply(
     n = len(fast)
     kinds, heads, head_bytes = headers_of(size)
     first, last, hashes = _hashed(probes, fast)
+    whole = _are_whole(size, last - first, most_whole)
     replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
-    ask_kernel.ask(memory, where, size, kinds, heads, head_bytes, first, last, hashes, replies, requests, read)
+
+    def part(a: int, b: int) -> None:
+        own = size[a:b], whole[a:b], kinds[a:b], heads, head_bytes, first[a:b], last[a:b], hashes
+        ask_kernel.ask(memory, np.ascontiguousarray(where[:, a:b]), *own, replies[a:b], requests[a:b], read[a:b])
+
+    in_parts(part, n, min(processors(), _MOST_THREADS, n // _LEAST_A_THREAD))
     answers.bytes_read[fast] += read
     answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
     answers.blank[fast] = replies == ask_kernel.BLANK
@@ -240,10 +252,11 @@ def ask_joined(
     if len(fast) and "numba" in sys.modules:
         from parquet_bloom.filters import ask_kernel
 
-        replies, _, _ = _reply(tails.buffer, where, size, probes, fast, answers)
+        most_whole = _most_whole(tails)
+        replies, _, _ = _reply(tails.buffer, where, size, probes, fast, answers, most_whole)
         other[fast] = (replies == ask_kernel.OTHER_HEADER) | (replies == ask_kernel.CUT_OFF)
         if not tails.reads_more:  # counted as of each file alone, which is asked by ranges
-            answers.bytes_read[fast] = _bytes_by_ranges(size, _counts(probes, fast))[1]
+            answers.bytes_read[fast] = _bytes_by_ranges(size, _counts(probes, fast), most_whole)[1]
     elif len(fast):
         try:
             address = (numbers[ranges.offset[row_groups[fast]] >> FILE_BITS] << FILE_BITS) + where[1]
@@ -309,7 +322,7 @@ def _ask_by_ranges(
     block_at = header_bytes[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
 
     # 2. One read of everything.
-    whole, bytes_read = _bytes_by_ranges(size, counts)
+    whole, bytes_read = _bytes_by_ranges(size, counts, _most_whole(source))
     apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
     first_read = np.where(whole, header_bytes + size, header_bytes)
     lengths = np.concatenate([first_read, np.full(len(apart), BLOCK_BYTES)])
@@ -337,9 +350,21 @@ def _ask_by_ranges(
     return ~promised
 
 
-def _bytes_by_ranges(size: Integers, counts: Integers) -> tuple[Flags, Integers]:
+def _most_whole(source: OpenFile | AnyTails) -> int:
+    """The size up to which filters of a file are read whole, however few the probes."""
+    is_local = source.fd is not None if isinstance(source, OpenFile) else source.reads_more
+    return _WHOLE_LOCAL_BYTES if is_local else _WHOLE_BYTES
+
+
+def _are_whole(size: Integers, counts: Integers, most_whole: int) -> Flags:
+    """Whether each filter is read whole for so many probes."""
+    whole: Flags = size <= np.maximum(_WHOLE_BYTES + BLOCK_BYTES * counts, most_whole)
+    return whole
+
+
+def _bytes_by_ranges(size: Integers, counts: Integers, most_whole: int) -> tuple[Flags, Integers]:
     """Whether each filter is read whole for so many probes, and the bytes that it costs, in ranges."""
-    whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
+    whole = _are_whole(size, counts, most_whole)
     return whole, _head_bytes(size) + np.where(whole, size, BLOCK_BYTES * counts)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import mmap
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 _STACK_BYTES = 8 << 20  # what systems reserve for a thread unless told otherwise
 _SPARE_BYTES = 16 << 20  # for what libraries keep a thread, and for Python's own objects
@@ -41,6 +43,26 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
             raise _no_room(threads) from error
         raise
     return pool
+
+
+def in_parts(work: Callable[[int, int], None], n: int, threads: int) -> None:
+    """Do work(start, stop) over parts of 0 to n side by side, one of them in this thread; as one, where none starts.
+
+    For loops that let go of Python's lock. Raises what the work raises.
+    """
+    if threads < 2:
+        return work(0, n)
+    try:
+        pool = started_pool(threads - 1, "parquet-bloom-loop")
+    except MemoryError:
+        return work(0, n)
+    stops = [n * (i + 1) // threads for i in range(threads)]
+    with pool:
+        others = [pool.submit(work, start, stop) for start, stop in pairwise(stops)]
+        work(0, stops[0])
+        for other in others:
+            other.result()
+    return None
 
 
 def _no_room(threads: int) -> MemoryError:

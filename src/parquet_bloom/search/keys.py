@@ -406,17 +406,18 @@ def _by_loop(
 
     n = len(asked.offset)
     kinds, heads, head_bytes = headers_of(asked.num_bytes)
-    given = memory, where, asked.num_bytes, kinds, heads, head_bytes, asked.first, asked.last, asked.hashes
+    given = kinds, heads, head_bytes, asked.first, asked.last, asked.hashes
     answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
     few = not asked.count and int((asked.last - asked.first).sum()) <= _FEW_PROBES
     if few and (where[2] >= 0).all():
         # The loop that `check` compiles, and not one more: the first call in an installation waits a second for each.
-        ask_kernel.ask(*given, answers, np.empty(n, np.int64), np.empty(n, np.int64))
+        counted = np.empty(n, np.int64), np.empty(n, np.int64)
+        ask_kernel.ask(memory, where, asked.num_bytes, np.zeros(n, bool), *given, answers, *counted)
         hits[:] = answers == ask_kernel.ADMITTED
     else:
         answers[:] = ask_kernel.BLANK
     if (answers == ask_kernel.BLANK).any():  # by some blocks; only the other loop says whether a filter has a bit
-        ask_kernel.ask_whole(*given, asked.count, answers, hits)
+        ask_kernel.ask_whole(memory, where, asked.num_bytes, *given, asked.count, answers, hits)
     hits[(answers != ask_kernel.DENIED) & (answers != ask_kernel.ADMITTED)] = NONE
     return hits, answers, int((head_bytes[kinds] + asked.num_bytes).sum())
 
