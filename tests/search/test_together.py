@@ -306,6 +306,24 @@ def test_footers_that_are_kept(folder: Path, loops: str) -> None:
     assert len(cache) == len(paths)
 
 
+@pytest.mark.parametrize(("most", "kept"), [(1_000_000, 2), (90, 1), (40, 0)])
+def test_files_that_were_decided_together_are_joined_once(tmp_path: Path, loops: str, most: int, kept: int) -> None:
+    """Until one of them changes; the least used ones leave."""
+    cache = parquet_bloom.FooterCache(max_row_groups=most)
+    paths = [write(tmp_path / f"{i}.parquet", i) for i in range(6)]
+    rng = random.Random(most)
+    for turn in range(12):
+        some = paths if turn < 4 else rng.sample(paths, 5)
+        if turn in (2, 7):
+            (changed := paths[rng.randrange(1, 6)]).unlink()
+            write(changed, 100 + turn)
+        for predicate in ("id = 5", "id > 400000", "id IN (5, 77) OR a = 'a5'"):
+            assert checked(some, predicate, True, cache=cache) == checked(some, predicate, False)
+    assert cache._joined_held == sum(one.joined.n_row_groups for one in cache._joined.values() if one.joined)
+    assert cache._joined_held <= most // 4
+    assert min(len(cache._joined), 2) == kept
+
+
 def test_partitions(tmp_path: Path, loops: str, alone: Alone) -> None:
     for day in range(3):
         (tmp_path / f"day={day}").mkdir()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from typing import Any, Literal, Protocol, TypedDict
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 from weakref import WeakSet
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outlines import JoinedOutline, join
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import RANGE_VALUES, ReadOptions, part
 from parquet_bloom.storage.display import line, quantity
@@ -77,13 +79,16 @@ class FooterCache:
     A file that was replaced or written to since has another version token and is read anew; on a store that
     tells neither time nor ETag nothing is kept. May be shared by threads.
 
-    max_row_groups  so many are kept, of all files together (some 200 bytes a column each)
+    max_row_groups  so many are kept, of all files together (some 200 bytes a column each); and a quarter of that once
+                    more, of files that were decided together
     """
 
     def __init__(self, max_row_groups: int = 1_000_000) -> None:
         self.max_row_groups = max_row_groups
         self._held = 0
         self._outlines: OrderedDict[tuple[Any, str], tuple[Any, Outline]] = OrderedDict()
+        self._joined: OrderedDict[tuple[int, ...], _Joined] = OrderedDict()
+        self._joined_held = 0
         self._lock = threading.Lock()
         _CACHES.add(self)
 
@@ -125,6 +130,33 @@ class FooterCache:
                 _, (_, gone) = self._outlines.popitem(last=False)
                 self._held -= gone.n_row_groups
         return outline
+
+    def joined(self, outlines: Sequence[Outline]) -> tuple[JoinedOutline | None, list[int]]:
+        """As format.outlines.join has it, of outlines that this gave: once for all questions about the same ones."""
+        key = tuple(map(id, outlines))
+        with self._lock:
+            held = self._joined.get(key)
+            if held is not None:
+                self._joined.move_to_end(key)
+                return held.joined, held.numbers
+        found = _Joined(tuple(outlines), *join(outlines))
+        if found.joined is not None and found.joined.n_row_groups <= self.max_row_groups // 4:
+            with self._lock:
+                if key not in self._joined:
+                    self._joined[key] = found
+                    self._joined_held += found.joined.n_row_groups
+                while self._joined_held > self.max_row_groups // 4:
+                    _, gone = self._joined.popitem(last=False)
+                    self._joined_held -= gone.joined.n_row_groups if gone.joined is not None else 0
+        return found.joined, found.numbers
+
+
+class _Joined(NamedTuple):
+    """outlines: kept with the others, so that nothing else gets their ids."""
+
+    outlines: tuple[Outline, ...]
+    joined: JoinedOutline | None
+    numbers: list[int]
 
 
 # --- options of a question ------------------------------------------------------------------------

@@ -326,7 +326,10 @@ class Together:
         question = search.question(group.leaves, group.files[0].data_file)
         if search.log.has_log and _lacks_leaves(question.bound, group.leaves):
             return  # what stands there instead may be another value in each file
-        outline, numbers = join(group.outlines)
+        cache = search.options.cache
+        # A table's outlines have its names, and are made anew for each question.
+        joins = join if cache is None or search.log.has_log else cache.joined
+        outline, numbers = joins(group.outlines)  # type: ignore[arg-type]  # with a cache they are a list
         if outline is None:
             return
         files = [group.files[i] for i in numbers]
