@@ -221,7 +221,8 @@ def _reply(
         own = size[a:b], whole[a:b], kinds[a:b], heads, head_bytes, first[a:b], last[a:b], hashes
         ask_kernel.ask(memory, np.ascontiguousarray(where[:, a:b]), *own, replies[a:b], requests[a:b], read[a:b])
 
-    in_parts(part, n, min(processors(), _MOST_THREADS, n // _LEAST_A_THREAD))
+    threads = n // _LEAST_A_THREAD
+    in_parts(part, n, threads if threads < 2 else min(threads, processors(), _MOST_THREADS))
     answers.bytes_read[fast] += read
     answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
     answers.blank[fast] = replies == ask_kernel.BLANK

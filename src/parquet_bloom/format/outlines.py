@@ -92,8 +92,8 @@ def _actions() -> NDArray[np.int64]:
 
 def walk_outline(data: bytes, start: int) -> Outline | None:
     """Read footer bytes by the compiled walk; None where it meets anything it does not expect."""
-    found = walk_outlines([(data, start)])
-    if not found:
+    _, found = _walk_all([(data, start)])
+    if not found or not len(found[0]):
         return None
     [outlines] = found
     try:
@@ -251,8 +251,24 @@ def walk_outlines(footers: Sequence[tuple[bytes | memoryview, int]]) -> list[Out
 
     if not footers:
         return []
-    # Top-level fields go by in their order. 1. The fields up to the row groups, of all footers. 2. The row groups, of
-    # all footers of one schema. 3. The fields behind them, of all of these.
+    view, walked = _walk_all(footers)
+    found = []
+    for outlines in walked:
+        behind = np.array([outlines.places + outlines.rests, outlines.places + outlines.sizes])
+        fields = np.empty((len(outlines), _IDS, 3), np.int64)
+        pairs = FileMetaDataId.key_value_metadata
+        compact_walk.fields_of(view, behind, FileMetaDataId.row_groups, 0, pairs, fields)
+        if len(whole := _with_rest(outlines, view, fields)):
+            found.append(whole)
+    return found
+
+
+def _walk_all(footers: Sequence[tuple[bytes | memoryview, int]]) -> tuple[NDArray[np.uint8], list[Outlines]]:
+    """The bytes of all footers, and the outlines of those of each schema, without what stands behind the row groups."""
+    from parquet_bloom.kernels import compact_walk
+
+    # Top-level fields go by in their order: those up to the row groups, of all footers; then the row groups, of all
+    # footers of one schema. The fields behind them are for `walk_outlines`.
     stops = list(accumulate(len(data) for data, _ in footers))
     starts = [0, *stops[:-1]]
     data = bytes(footers[0][0]) if len(footers) == 1 else b"".join([data for data, _ in footers])
@@ -272,14 +288,8 @@ def walk_outlines(footers: Sequence[tuple[bytes | memoryview, int]]) -> list[Out
     found = []
     for schema_bytes, (numbers, lists) in by_schema.items():
         with suppress(FooterError):
-            outlines = _walk(data, view, footers, numbers, lists, starts, *_schema(schema_bytes))
-            behind = np.array([outlines.places + outlines.rests, outlines.places + outlines.sizes])
-            fields = np.empty((len(outlines), _IDS, 3), np.int64)
-            compact_walk.fields_of(view, behind, row_groups, 0, FileMetaDataId.key_value_metadata, fields)
-            outlines = _with_rest(outlines, view, fields)
-            if len(outlines):
-                found.append(outlines)
-    return found
+            found.append(_walk(data, view, footers, numbers, lists, starts, *_schema(schema_bytes)))
+    return view, found
 
 
 def _walk(
