@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -99,9 +101,9 @@ WORK = textwrap.dedent("""
     import numpy as np, pyarrow as pa, xxhash
     from parquet_bloom.kernels import loops, split_block
     from parquet_bloom.kernels.hashes import hash_array
-    if sys.argv[1:]:
+    if sys.argv[2:]:
         import numba
-    loops.expect(10_000_000)
+    loops.expect(int(sys.argv[1]))
     hashes = hash_array(pa.array(range(100)))
     assert hashes.tolist() == [xxhash.xxh64_intdigest(value.to_bytes(8, "little")) for value in range(100)]
     blocks = split_block.empty(1024)
@@ -111,8 +113,9 @@ WORK = textwrap.dedent("""
 """)
 
 
-def work(folder: Path, *words: str, **environment: str) -> tuple[str, str]:
-    command = [sys.executable, "-c", WORK, *words]
+def work(folder: Path, *words: str, values: int = 10_000_000, **environment: str) -> tuple[str, str]:
+    """What a process used that expects so many values, and what it told; numba as a word: it has loaded that."""
+    command = [sys.executable, "-c", WORK, str(values), *words]
     paths = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
     own = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     done = subprocess.run(
@@ -144,8 +147,13 @@ def code_in(folder: Path) -> list[Path]:
     return found
 
 
+SOME = 1_500_000  # worth linking, and not worth numba
+
+
 def test_the_next_process_needs_no_numba(installed: Path) -> None:
     assert work(installed) == ("linked", "")
+    assert work(installed, values=SOME) == ("linked", "")
+    assert work(installed, values=1000) == ("numpy", "")
 
 
 def test_code_that_is_damaged_is_not_run(installed: Path) -> None:
@@ -153,6 +161,9 @@ def test_code_that_is_damaged_is_not_run(installed: Path) -> None:
         data = bytearray(path.read_bytes())
         data[-100] ^= 1
         path.write_bytes(data)
+    assert work(installed, values=SOME)[1] == "", "numpy's loops, though llvmlite was loaded"
+    assert not [*(installed / "parquet_bloom" / "kernels" / "__pycache__").glob("*.loop")], "nobody looks at it again"
+    assert work(installed, values=SOME) == ("numpy", "")
     assert work(installed) == ("numba", "")
 
 
@@ -167,6 +178,7 @@ def test_code_for_another_processor_is_not_run(installed: Path) -> None:
     for path in code_in(installed):
         start, _, _ = path.name.rpartition("-")
         path.rename(path.with_name(f"{start}-00000000.loop"))
+    assert work(installed, values=SOME)[1] == ""
     assert work(installed) == ("numba", "")
 
 
@@ -178,6 +190,7 @@ def test_code_of_other_sources_is_not_run(installed: Path) -> None:
 
 def test_code_that_others_may_write_is_not_run(installed: Path) -> None:
     code_in(installed)[0].chmod(0o666)
+    assert work(installed, values=SOME) == ("numpy", "")
     found, told = work(installed)
     assert found == "numba"
     assert "can be written by other users" in told
@@ -185,6 +198,20 @@ def test_code_that_others_may_write_is_not_run(installed: Path) -> None:
 
 def test_who_sets_something_of_numba_gets_numba(installed: Path, tmp_path: Path) -> None:
     assert work(installed, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == ("numba", "")
+    assert not [*(tmp_path / "cache").rglob("*.loop")], "where nobody looks"
+    assert work(installed, values=SOME, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == ("numpy", "")
+
+
+def test_a_child_that_was_forked_while_code_is_linked_goes_on() -> None:
+    with linked._LOCK, compiler._THREAD_LOCK:  # of a thread that the child does not have
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            linked.linked("no_loop")
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(native.xxh64_u64._load).result()
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_loop_with_other_needs_is_not_kept(installed: Path) -> None:

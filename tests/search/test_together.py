@@ -322,6 +322,15 @@ def test_files_that_were_decided_together_are_joined_once(tmp_path: Path, loops:
     assert cache._joined_held == sum(one.joined.n_row_groups for one in cache._joined.values() if one.joined)
     assert cache._joined_held <= most // 4
     assert min(len(cache._joined), 2) == kept
+    from parquet_bloom.storage.open_file import OpenFile
+
+    outlines = []
+    for path in paths:
+        with OpenFile(path) as source:
+            outlines.append(source.outline())
+    held = len(cache._joined)
+    assert cache.joined(outlines)[1] == [*range(6)]
+    assert len(cache._joined) == held, "nobody can ask for those again"
 
 
 def test_partitions(tmp_path: Path, loops: str, alone: Alone) -> None:

@@ -44,6 +44,7 @@ PATIENCE_S = 15.0  # a kernel is compiled in two or three
 _LOOK_S = 0.02
 _LOCK = "parquet_bloom.lock"
 CODE = ".loop"  # how the names of files with code end that `keep` writes
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__pycache__")  # where they are: numba's own cache
 _log = logging.getLogger("parquet_bloom")
 _given_up: list[str] = []
 
@@ -165,6 +166,11 @@ def _take(handle: int, folder: str) -> None:
 # arrays that neither allocates nor returns anything has no other needs: its object file names no symbol of numba's.
 
 
+def asks_numba() -> bool:
+    """Whether a variable asks for something of numba, which code that is kept does not know."""
+    return any(name.startswith("NUMBA_") for name in os.environ)
+
+
 def processor() -> tuple[str, str]:
     """LLVM's name for this processor, and its features: code is for these alone."""
     from llvmlite import binding
@@ -172,12 +178,12 @@ def processor() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def code_path(folder: str, module: str, name: str) -> str:
+def code_path(module: str, name: str) -> str:
     """The file of a loop's code for this processor, these sources and this LLVM."""
     import llvmlite
 
     key = zlib.crc32(" ".join((llvmlite.__version__, *processor())).encode())
-    return os.path.join(folder, f"{module.rpartition('.')[2]}.{name}-{sources():08x}-{key:08x}{CODE}")
+    return os.path.join(FOLDER, f"{module.rpartition('.')[2]}.{name}-{sources():08x}-{key:08x}{CODE}")
 
 
 def keep(path: str, dispatcher: Any, signature: Any) -> None:
@@ -198,6 +204,9 @@ def keep(path: str, dispatcher: Any, signature: Any) -> None:
     ((arguments_of, compiled),) = dispatcher.overloads.items()
     symbol = compiled.fndesc.mangled_name
     module = binding.parse_assembly(dispatcher.inspect_llvm(arguments_of))
+    words = sum(1 if writes is None else 7 for _, writes in arguments)
+    if len(list(module.get_function(symbol).arguments)) != 2 + words:  # another numba passes something else
+        return
     for function in module.functions:
         if not function.is_declaration and function.name != symbol:
             function.linkage = "internal"  # wrappers for Python, which nothing needs then
@@ -214,7 +223,9 @@ def keep(path: str, dispatcher: Any, signature: Any) -> None:
         return
     code = machine.emit_object(module)
     head = json.dumps({"symbol": symbol, "arguments": arguments, "crc": zlib.crc32(code)}).encode()
-    handle, new = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".", suffix=CODE)
+    handle, new = tempfile.mkstemp(
+        dir=os.path.dirname(path), prefix=".", suffix=".tmp"
+    )  # no name that check_ours looks at
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(head + b"\n" + code)
@@ -228,6 +239,15 @@ def keep(path: str, dispatcher: Any, signature: Any) -> None:
 # --- compiler -------------------------------------------------------------------------------------
 
 _THREAD_LOCK = threading.RLock()
+
+
+def _in_child() -> None:
+    global _THREAD_LOCK
+    _THREAD_LOCK = threading.RLock()  # a thread of the parent may have held it, and is not here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 class Kernel:
@@ -303,12 +323,11 @@ class Kernel:
     def _keep(self, dispatcher: Any) -> None:
         if not sum(dispatcher.stats.cache_misses.values()):
             return  # it is numba's cached code, which says nothing of how it was made
-        path = code_path(dispatcher.stats.cache_path, self.python.__module__, self.python.__name__)
+        if asks_numba() or os.path.realpath(dispatcher.stats.cache_path) != os.path.realpath(FOLDER):
+            return  # nobody looks there
         try:
-            keep(path, dispatcher, self.signature)
-        except OSError:
-            raise
-        except Exception:  # another numba or llvmlite: its own way to load code remains
+            keep(code_path(self.python.__module__, self.python.__name__), dispatcher, self.signature)
+        except Exception:  # another numba or llvmlite, or a full disk: numba's own way to load code remains
             _log.debug("no code is kept for processes without numba", exc_info=True)
 
     def _uncached(self) -> Callable[..., Any]:

@@ -23,39 +23,54 @@ from typing import Any
 
 import numpy as np
 
-from parquet_bloom.kernels.compiler import CODE, CacheRefused, check_ours, code_path, refused, sources
+from parquet_bloom.kernels.compiler import (
+    CODE,
+    FOLDER,
+    CacheRefused,
+    asks_numba,
+    check_ours,
+    code_path,
+    refused,
+    sources,
+)
 
 _MODULE = "parquet_bloom.kernels.native"
-_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__pycache__")  # where numba's cache is
 _LOCK = threading.Lock()
 _log = logging.getLogger("parquet_bloom")
 
 
+def _in_child() -> None:
+    global _LOCK
+    _LOCK = threading.Lock()  # a thread of the parent may have held it, and is not here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
 def loop(name: str) -> Callable[..., Any]:
     """A loop of `native`, by its name."""
-    if "numba" not in sys.modules:
-        with _LOCK:
-            found = _linked(name)
-        if found is not None:
-            return found
+    if "numba" not in sys.modules and (found := linked(name)) is not None:
+        return found
     from parquet_bloom.kernels import native
 
     found_there: Callable[..., Any] = getattr(native, name)
     return found_there
 
 
-def is_kept(name: str) -> bool:
-    """Whether there is code of a loop, maybe for another processor; llvmlite need not be loaded to know."""
-    return not refused() and name in _kept()
+def linked(name: str) -> Callable[..., Any] | None:
+    """A loop of `native` by the code that was kept; None where there is none that fits."""
+    with _LOCK:
+        return _linked(name) if not refused() and name in _kept() else None
 
 
 @functools.cache
 def _kept() -> set[str]:
-    if any(name.startswith("NUMBA_") for name in os.environ):
+    if asks_numba():
         return set()
     start, mark = f"{_MODULE.rpartition('.')[2]}.", f"-{sources():08x}-"
     try:
-        names = os.listdir(_FOLDER)
+        names = os.listdir(FOLDER)
     except OSError:
         return set()
     ours = [name for name in names if name.startswith(start) and mark in name and name.endswith(CODE)]
@@ -65,14 +80,18 @@ def _kept() -> set[str]:
 @functools.cache
 def _linked(name: str) -> Callable[..., Any] | None:
     """The loop in the code that was kept; None where there is none for this processor."""
-    if not is_kept(name):
-        return None
     try:
-        check_ours(_FOLDER)
-        with open(code_path(_FOLDER, _MODULE, name), "rb") as file:
+        check_ours(FOLDER)
+        path = code_path(_MODULE, name)
+        with open(path, "rb") as file:
             head, _, code = file.read().partition(b"\n")
-        about = json.loads(head)
-        if not code or zlib.crc32(code) != about["crc"]:  # LLVM trusts what it links
+        try:
+            about = json.loads(head)
+            is_sound = bool(code) and zlib.crc32(code) == about["crc"]  # LLVM trusts what it links
+        except (ValueError, KeyError, TypeError):
+            is_sound = False
+        if not is_sound:
+            os.unlink(path)  # so that the next one who compiles keeps it
             return None
         return _callable(name, _address(code, about["symbol"]), about["arguments"])
     except (OSError, CacheRefused):  # numba's way says why

@@ -56,9 +56,9 @@ def _is_much(loop: str | None, is_loaded: bool) -> bool:
     lost = max(_Spent.ns, _Spent.expected) if loop is not None else _Spent.ns
     if lost > ALLOWED_NS or loop is None or is_loaded or lost <= KEPT_NS:
         return lost > ALLOWED_NS
-    from parquet_bloom.kernels.linked import is_kept
+    from parquet_bloom.kernels.linked import linked
 
-    return is_kept(loop)
+    return linked(loop) is not None
 
 
 def _at_hand(loop: str | None) -> bool:

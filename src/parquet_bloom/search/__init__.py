@@ -8,7 +8,7 @@ A filter is queried only where its "no" decides (`evidence`).
     Every open filter is assumed to deny. If the row group would then be skipped, its filters are queried, term by
     term, until it is skipped or cannot be.
 
-Local files are decided together, up to 128 at a time (`together`).
+Local files are decided together, up to 256 at a time (`together`).
     A pass of numpy over ten elements takes as long as one over a thousand, and a file of ten row groups took some 150
     of them: 467 us of processor time a file, now 70 (DuckDB: 215). There is no compiled loop of its own for verdicts:
     bounds, trees and filters go through the code that one file goes through, over longer arrays, so there is nothing

@@ -132,7 +132,7 @@ class FooterCache:
         return outline
 
     def joined(self, outlines: Sequence[Outline]) -> tuple[JoinedOutline | None, list[int]]:
-        """As format.outlines.join has it, of outlines that this gave: once for all questions about the same ones."""
+        """As format.outlines.join has it: once for all questions about the same ones, of those that are kept here."""
         key = tuple(map(id, outlines))
         with self._lock:
             held = self._joined.get(key)
@@ -142,7 +142,8 @@ class FooterCache:
         found = _Joined(tuple(outlines), *join(outlines))
         if found.joined is not None and found.joined.n_row_groups <= self.max_row_groups // 4:
             with self._lock:
-                if key not in self._joined:
+                kept = {id(outline) for _, outline in self._outlines.values()}
+                if key not in self._joined and kept.issuperset(key):
                     self._joined[key] = found
                     self._joined_held += found.joined.n_row_groups
                 while self._joined_held > self.max_row_groups // 4:

@@ -152,7 +152,7 @@ class Search:
     def parts(self) -> Iterator[FileResult | Stretch | UnopenedFiles | tuple[DataFile, ParquetBloomError]]:
         """The same, but files that were decided together are one Stretch, and files that an index excludes one part."""
         # Without a table's schema the first file that can be read gives it. So files are searched one by one until
-        # there is one, and then local files some dozens at a time. The first file of another storage begins those that
+        # there is one, and then local files many at a time. The first file of another storage begins those that
         # are searched side by side.
         self.ask_log()
         here = 0

@@ -1,4 +1,4 @@
-"""Decides about files some dozens at a time, with one pass of numpy over the row groups of all of them.
+"""Decides about many files at a time, with one pass of numpy over the row groups of all of them.
 
     open, tails, footers       each file
     groups                     files of one schema, writer, partition and outcome by the log

@@ -1,4 +1,4 @@
-"""Files that are open together, some dozens at a time, with the last bytes of each in one buffer.
+"""Files that are open together, many at a time, with the last bytes of each in one buffer.
 
     buffer   [tail of file 0][tail of file 1]...      a file of TAIL_BYTES or less is there as a whole
 
