@@ -24,7 +24,11 @@ import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, Statistics
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.search import together
+from parquet_bloom.search.options import Options
+from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search
+from parquet_bloom.source.source import resolved_files
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 
 
@@ -153,8 +157,6 @@ def test_files_of_others(loops: str, tmp_path: Path) -> None:
 
 
 def _leaves(path: Path) -> list[tuple[str, str]]:
-    from parquet_bloom.storage.open_file import OpenFile
-
     with OpenFile(path) as source:
         found = []
         for leaf in source.outline().leaves:
@@ -176,6 +178,38 @@ def test_row_groups_without_rows(tmp_path: Path, loops: str) -> None:
     for predicate in ("id = 30500", "NOT (id = 30500)", "id = 30500 OR id = 100500", "id > 25000 AND id IN (25500, 1)"):
         for decide_true in (False, True):
             same(paths, predicate, decide_true=decide_true)
+
+
+def test_results_behind_a_file_that_is_not_joined_are_their_own(tmp_path: Path, loops: str) -> None:
+    def wrong(metadata: FileMetaData) -> None:
+        metadata.row_groups[1].columns[0].meta_data.data_page_offset = 1 << 40
+
+    paths = [tmp_path / f"{i}.parquet" for i in range(8)]
+    for i, path in enumerate(paths):
+        write_by(path, i, wrong if i in (2, 5) else lambda metadata: None)
+    for fewest in (2, 1 << 30):
+        kept, together.FEWEST = together.FEWEST, fewest
+        try:
+            found = list(Search(resolved_files([DataFile(str(path)) for path in paths]), "id = 5", Options()))
+        finally:
+            together.FEWEST = kept
+        for path, one in zip(paths, found, strict=True):
+            assert isinstance(one, FileResult)
+            assert one.outline is not None
+            with OpenFile(path) as source:
+                assert one.outline.data == source.outline().data
+
+
+@pytest.mark.parametrize("loops", ["numba"], indirect=True)
+@pytest.mark.parametrize("end", ["PARE", "PAR2", "no length", "all of it", "more than it has"])
+def test_ends_that_no_sound_file_has(folder: Path, tmp_path: Path, loops: str, end: str) -> None:
+    paths = some(folder, tmp_path)
+    data = paths[4].read_bytes()
+    n = {"no length": 0, "all of it": len(data) - 9, "more than it has": len(data) + 9}.get(end)
+    length = data[-8:-4] if n is None else n.to_bytes(4, "little")
+    paths[4].write_bytes(data[:-8] + length + (end.encode() if n is None else b"PAR1"))
+    paths[5].write_bytes(data[-10:])
+    same(paths, "id = 5")
 
 
 # --- what happens to files meanwhile ----------------------------------------------------------------
@@ -259,7 +293,6 @@ def test_filters_outside_of_the_buffer(
 def test_damaged_filters(folder: Path, tmp_path: Path, at: int, loops: str) -> None:
     """A wrong header, a filter without any bit: the same warnings, in the same order."""
     from parquet_bloom.filters.locate import filter_ranges_of
-    from parquet_bloom.storage.open_file import OpenFile
 
     paths = some(folder, tmp_path)
     for path in paths[2:7:2]:
@@ -322,8 +355,6 @@ def test_files_that_were_decided_together_are_joined_once(tmp_path: Path, loops:
     assert cache._joined_held == sum(one.joined.n_row_groups for one in cache._joined.values() if one.joined)
     assert cache._joined_held <= most // 4
     assert min(len(cache._joined), 2) == kept
-    from parquet_bloom.storage.open_file import OpenFile
-
     outlines = []
     for path in paths:
         with OpenFile(path) as source:
