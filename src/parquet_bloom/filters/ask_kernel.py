@@ -54,7 +54,7 @@ def _query(data, at, h):  # type: ignore[no-untyped-def]
 def _take(fd, offset, length, memory, place, out):  # type: ignore[no-untyped-def]
     """Read `length` bytes at `offset` of a file into `out`; from memory where `place` is not negative. True: all."""
     if place < 0:
-        return _pread(types.intc(fd), out.ctypes, types.uintp(length), offset) == length
+        return _read(fd, offset, length, out)
     if length > len(memory) - place:
         return False
     for j in range(length):
@@ -149,10 +149,8 @@ def ask_whole(memory, where, sizes, kinds, heads, head_bytes, first, last, hashe
         if not _take(fd, offset + head, sizes[i], memory, behind, bitset):
             answers[i] = CUT_OFF
             continue
-        for j in range(head):
-            if header[j] != heads[kinds[i], j]:
-                answers[i] = OTHER_HEADER
-        if answers[i] == OTHER_HEADER:
+        if not _begins_with(header, int64(0), heads[kinds[i]], head):
+            answers[i] = OTHER_HEADER
             continue
         n_blocks = uint64(sizes[i] >> 5)
         for j in range(first[i], last[i]):

@@ -170,9 +170,9 @@ def exact_rate(blocks: Blocks) -> float:
     Exact for this very bitset: all sums are integers (a block's product is at most 2^40).
     """
     _words(blocks, "multiply-shift")
-    total = 0
     if blocks.shape[0] <= _FEW:
         return float(rates_of_each(blocks[None])[0])
+    total = 0
     for start in range(0, blocks.shape[0], _RATE_SLICE):
         counts = np.ascontiguousarray(np.bitwise_count(blocks[start : start + _RATE_SLICE]).T)
         product = counts[0].astype(np.uint64)
@@ -184,8 +184,6 @@ def exact_rate(blocks: Blocks) -> float:
 
 def bits_set(blocks: Blocks) -> int:
     """Count the bits that are set, of 256 * n_blocks."""
-    if blocks.shape[0] <= _FEW:
-        return int(np.bitwise_count(blocks).sum(dtype=np.int64))
     return sum(
         int(np.bitwise_count(blocks[start : start + _RATE_SLICE]).sum(dtype=np.int64))
         for start in range(0, blocks.shape[0], _RATE_SLICE)
