@@ -17,6 +17,7 @@ from support.commands import error_lines, in_this_process, without_hints
 import parquet_bloom
 from parquet_bloom.keys.entries import SCHEMA, write_parquet
 from parquet_bloom.keys.manifest import NAME, from_json, to_json
+from parquet_bloom.output.index_files import IndexFiles
 
 FILES, GROUPS, ROWS = 4, 3, 200
 TOTAL = FILES * GROUPS * ROWS
@@ -239,9 +240,9 @@ def test_verify_finds_values_that_the_index_forgot(index: Path) -> None:
     manifest = from_json((index / NAME).read_bytes(), index)
     [segment] = manifest.segments
     first, *others = segment.columns
-    part = index / segment.part_name(first.number, 0)
-    entries = pq.read_table(part)
-    fewer = write_parquet(str(part), entries.slice(5).cast(SCHEMA), ["hash", "place"])
+    part = segment.part_name(first.number, 0)
+    entries = pq.read_table(index / part)
+    fewer = write_parquet(IndexFiles(str(index)), part, entries.slice(5).cast(SCHEMA), ["hash", "place"])
     column = replace(first, parts=(fewer,))
     forged = replace(manifest, segments=(replace(segment, columns=(column, *others)),))
     (index / NAME).write_bytes(to_json(forged))

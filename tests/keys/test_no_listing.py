@@ -22,6 +22,7 @@ from keys.test_strict_index import ASKED
 from parquet_bloom.errors import ParquetBloomError, RequestError, StaleIndexError, TableFormatError
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.listing import write_places
+from parquet_bloom.output.index_files import IndexFiles
 
 ROWS = 90
 
@@ -101,7 +102,7 @@ def test_names_that_no_listing_gives(keys: dict[str, int], tmp_path: Path) -> No
         "link/0.parquet", "_hidden/0.parquet", "day=0/../../secret/day=0/0.parquet", "a\0b.parquet", "/etc/passwd",
     ):  # fmt: skip
         paths = [bad if name == names[0] else name for name in there["path"].to_pylist()]
-        write_places(str(listing), there.set_column(2, "path", pa.array(paths)))
+        write_places(IndexFiles(str(listing.parent)), listing.name, there.set_column(2, "path", pa.array(paths)))
         said_anew(index, listing, there.num_rows)
         found = parquet_bloom.check(data, f"id >= 0 AND id <= {1 << 61}", index=index, listing=False)
         assert sorted({Path(v.path).relative_to(data).as_posix() for v in found}) == names[1:], bad

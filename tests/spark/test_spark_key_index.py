@@ -28,6 +28,7 @@ from parquet_bloom.errors import (
     UnknownColumnError,
 )
 from parquet_bloom.keys.verify import verify_key_index
+from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.spark import build_index
 from parquet_bloom.spark import keys as spark_keys
 
@@ -182,7 +183,8 @@ def test_a_part_may_be_written_twice(tmp_path: Path) -> None:
     rows = list(layout.rows(layout.columns[0][0], packed))
     for _ in range(2):
         again = [*rows, *rows]  # Spark does not lose count; if it did, each entry would count once
-        written = list(spark_keys._write_parts(iter(sorted(again, key=lambda row: row["part"])), layout, str(tmp_path)))
+        task = sorted(again, key=lambda row: row["part"])
+        written = list(spark_keys._write_parts(iter(task), layout, IndexFiles(str(tmp_path))))
         assert [one["part"] for one in written] == [0, 1]
     files = sorted((tmp_path / "columns/0").iterdir())
     assert [file.name for file in files] == [f"{'0' * 16}-0000{part}.parquet" for part in (0, 1)]

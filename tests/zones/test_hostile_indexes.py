@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestErr
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.lance import MARK, checksum, checksum_offset
 from parquet_bloom.output import folder as litter
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import SUFFIX
 from parquet_bloom.zones import reader
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneFile, ZoneWriter
@@ -47,7 +49,7 @@ def crafted(index: Path, folder: Path, **changes: str) -> Path:
     """An index that says other things of itself, with a checksum that fits: whoever crafts can do that too."""
     file, table = ZoneFile(str(index)), lance.file.LanceFileReader(str(index)).read_all().to_table()
     path = folder / "id/bloomfilter.lance"
-    with ZoneWriter(str(path), {**file.metadata, **changes}, sync=False) as writer:
+    with ZoneWriter(AtomicFile.new(path, False, False, by_name=True), {**file.metadata, **changes}) as writer:
         for batch in table.to_batches():
             writer.write(batch)
         writer.commit()
@@ -413,7 +415,7 @@ lance.build_index({str(tmp_path / "data")!r}, ["id"], {str(tmp_path / "index")!r
 
 def test_what_a_living_build_writes_is_left_alone(index: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "index/id/other.lance")
-    with ZoneWriter(path, {}, sync=False) as living:
+    with ZoneWriter(AtomicFile.new(path, False, False, by_name=True), {}) as living:
         zones.build_index(tmp_path / "data", ["id"], tmp_path / "index", overwrite=True, sync=False)
         assert os.path.isdir(os.path.dirname(living._new.path))
         living.commit()
@@ -476,3 +478,20 @@ os._exit(0)
             return
         time.sleep(0.05)
     pytest.fail("the process that read the index still runs")
+
+
+@pytest.mark.parametrize("name", ["id", f"id/{form.FILE_NAME}"])
+def test_no_link_below_a_folder_of_indexes_is_followed(name: str, tmp_path: Path) -> None:
+    """Neither is the file behind it replaced, nor is it read as the folder's index."""
+    data, index, victim = tmp_path / "a.parquet", tmp_path / "index", tmp_path / "victim"
+    pq.write_table(pa.table({"id": range(100)}), data)
+    zones.build_index(data, ["id"], index, sync=False)
+    shutil.move(index / name, victim)
+    (index / name).symlink_to(victim)
+    file = victim / form.FILE_NAME if victim.is_dir() else victim
+    before = file.read_bytes()
+    with pytest.raises(parquet_bloom.StorageError, match="is a link"):
+        zones.build_index(data, ["id"], index, overwrite=True, sync=False)
+    assert file.read_bytes() == before
+    with pytest.raises(parquet_bloom.StorageError, match=r"is a link|no bloomfilter\.lance in it"):
+        zones.query_index(index, "id = 5")

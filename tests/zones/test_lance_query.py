@@ -24,6 +24,7 @@ import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError
 from parquet_bloom.extras import to_install
 from parquet_bloom.format import lance as form
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneFile, ZoneWriter
@@ -474,7 +475,10 @@ except ValueError as error:
 
 
 def test_a_writer_that_is_left_leaves_nothing(tmp_path):
-    with pytest.raises(FileError, match="exists"), ZoneWriter(str(tmp_path / "x.lance"), {}) as writer:
+    with (
+        pytest.raises(FileError, match="exists"),
+        ZoneWriter(AtomicFile.new(tmp_path / "x.lance", False, by_name=True), {}) as writer,
+    ):
         (tmp_path / "x.lance").write_bytes(b"somebody else's")
         writer.commit()
     assert (tmp_path / "x.lance").read_bytes() == b"somebody else's"

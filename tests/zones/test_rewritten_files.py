@@ -23,6 +23,7 @@ import parquet_bloom.lance as zones
 from parquet_bloom.errors import ConflictError, DamagedFileError, StaleIndexError
 from parquet_bloom.filters import content
 from parquet_bloom.format import lance as form
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.storage import version_token
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.zones.container import FRAGMENTS, ZoneFile, ZoneWriter
@@ -344,7 +345,9 @@ def saying(index: Path, folder: Path, change: Any) -> Path:
     for one in said:
         change(one)
     path = folder / "id" / form.FILE_NAME
-    with ZoneWriter(str(path), {**file.metadata, FRAGMENTS: json.dumps(said)}, sync=False) as writer:
+    with ZoneWriter(
+        AtomicFile.new(path, False, False, by_name=True), {**file.metadata, FRAGMENTS: json.dumps(said)}
+    ) as writer:
         for batch in table.to_batches():
             writer.write(batch)
         writer.commit()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -30,7 +29,7 @@ from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.keys.entries import U64, Packing, Sorter, write_part
-from parquet_bloom.keys.folder import IndexFolder, index_folder, storing
+from parquet_bloom.keys.folder import JOURNAL, IndexFolder, index_folder
 from parquet_bloom.keys.listing import write_listing
 from parquet_bloom.keys.manifest import (
     Manifest,
@@ -53,7 +52,7 @@ from parquet_bloom.keys.plan import (
     plan_of,
 )
 from parquet_bloom.options import PathLike, ReadOptions, column_names, limits, refuse_unknown
-from parquet_bloom.output.atomic_file import new_output
+from parquet_bloom.output.index_files import IndexFiles, storing
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -162,30 +161,29 @@ def _decode(
 class Journal:
     """Files whose entries are in runs, a line of JSON for some at a time. The first line names the plan of a build."""
 
-    def __init__(self, folder: str, plan: str) -> None:
+    def __init__(self, folder: IndexFolder, plan: str) -> None:
         """Begin, or go on if the same plan was begun in this folder. Raises StorageError."""
-        self._path = os.path.join(folder, "journal")
-        lines = self._lines()
+        self._files = folder.files
+        lines = self._lines() if self._files.lstat(JOURNAL) is not None else []
         goes_on = lines[:1] == [{"plan": plan}]
         self.steps = lines[1:] if goes_on else []
-        with storing(folder):
-            if not goes_on:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.makedirs(folder)
-            # Without the rest of a line that was cut off.
-            with new_output(self._path, overwrite=True) as out:
-                out.write("".join(json.dumps(one) + "\n" for one in [{"plan": plan}, *self.steps]).encode())
+        if not goes_on:
+            folder.drop_build()
+        # Without the rest of a line that was cut off.
+        with self._files.written(JOURNAL) as out:
+            out.write("".join(json.dumps(one) + "\n" for one in [{"plan": plan}, *self.steps]).encode())
 
     def _lines(self) -> list[dict[str, Any]]:
         found = []
-        with suppress(OSError, ValueError), open(self._path, encoding="utf-8") as lines:
+        with suppress(ValueError), os.fdopen(self._files.open(JOURNAL, os.O_RDONLY), encoding="utf-8") as lines:
             for line in lines:
                 found.append(json.loads(line))
         return found
 
     def note(self, step: dict[str, Any]) -> None:
         """Remember a step. Raises StorageError."""
-        with storing(self._path), open(self._path, "a", encoding="utf-8") as out:
+        fd = self._files.open(JOURNAL, os.O_WRONLY | os.O_APPEND)
+        with storing(self._files.named(JOURNAL)), os.fdopen(fd, "a", encoding="utf-8") as out:
             out.write(json.dumps(step) + "\n")
             out.flush()
             os.fsync(out.fileno())
@@ -199,26 +197,23 @@ def _content_words(contents: dict[int, Content]) -> dict[str, Any]:
 def build_segments(
     plan: Sequence[PlannedSegment], folder: IndexFolder, threads: int | None, progress: ProgressCallback | None
 ) -> list[Segment]:
-    """Build segments, or what is missing of them, in folder.work. Raises FileError.
+    """Build segments, or what is missing of them, in folder.files. Raises FileError.
 
     threads, progress  as build_index has them
     """
     meter = Meter(progress, [one.data_file for segment in plan for one in segment.files])
     for segment in plan:
         segment.id = folder.id_of(segment.id)
-    journal = Journal(os.path.join(folder.work, "build"), "-".join(segment.id for segment in plan))
+    journal = Journal(folder, "-".join(segment.id for segment in plan))
     n = threads or processors()
-    return [_build_segment(segment, folder.work, n, meter, journal) for segment in plan]
+    return [_build_segment(segment, folder.files, n, meter, journal) for segment in plan]
 
 
-def _build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Meter, journal: Journal) -> Segment:
+def _build_segment(planned: PlannedSegment, files: IndexFiles, threads: int, meter: Meter, journal: Journal) -> Segment:
     """Build one segment, or what is missing of it. Raises FileError."""
     numbers = list(planned.packings)
     packings = [planned.packings[number] for number in numbers]
-    spilled = os.path.join(folder, "build", planned.id)
-    with storing(spilled):
-        os.makedirs(spilled, exist_ok=True)
-    sorter = Sorter(packings, spilled, max(1, limits().max_memory // (8 * _ENTRY_COPIES)))
+    sorter = Sorter(packings, files, f"build/{planned.id}", max(1, limits().max_memory // (8 * _ENTRY_COPIES)))
     # 1. Files whose entries are in runs already.
     done = 0
     for step in journal.steps:
@@ -236,16 +231,15 @@ def _build_segment(planned: PlannedSegment, folder: str, threads: int, meter: Me
     for at, number in enumerate(numbers):
         written = []
         for partition, packed in enumerate(sorter.partitions(at)):
-            path = os.path.join(folder, part_name(planned.id, number, partition))
-            written.append(write_part(path, packed, packings[at]))
+            written.append(write_part(files, part_name(planned.id, number, partition), packed, packings[at]))
         columns.append(SegmentColumn(number, packings[at].bits, packings[at].partition_bits, tuple(written)))
-    return listed_segment(planned, folder, columns)
+    return listed_segment(planned, files, columns)
 
 
-def listed_segment(planned: PlannedSegment, folder: str, columns: Sequence[SegmentColumn]) -> Segment:
+def listed_segment(planned: PlannedSegment, files: IndexFiles, columns: Sequence[SegmentColumn]) -> Segment:
     """The segment whose entries are written: writes the listing of its files. Raises StorageError."""
     listed = [one.listed for one in planned.files]
-    listing = write_listing(os.path.join(folder, listing_name(planned.id)), listed, planned.leaves)
+    listing = write_listing(files, listing_name(planned.id), listed, planned.leaves)
     rows = sum(int(one.rows.sum()) for one in listed)
     return Segment(planned.id, len(listed), planned.places, rows, listing, tuple(planned.schemas), tuple(columns))
 
@@ -327,7 +321,7 @@ def build_index(
     found = where.resolve(refuses=RAW_FILES)
     found.raise_failed()
     folder.refuse_among_data(where, found)
-    if not (dry_run or overwrite):
+    if not dry_run:
         folder.replaceable(overwrite)
     top = root_named(root, where, found)
     plan = plan_of(found, [one for one in found.files if one.stored], named, top, false_places)
@@ -379,7 +373,7 @@ def write_index(
 ) -> KeyIndexReport:
     """Write an index, the manifest last; what it replaces leaves then.
 
-    segments  builds the segments of the plan in folder.work
+    segments  builds the segments of the plan in folder.files
     Raises StorageError, ConflictError, and what `segments` raises.
     """
     with folder.locked():

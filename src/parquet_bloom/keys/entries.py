@@ -31,7 +31,7 @@ from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64
 from parquet_bloom.format.statistics import statistics_of
 from parquet_bloom.keys.manifest import GROUP_ENTRIES, PartFile
 from parquet_bloom.options import limits
-from parquet_bloom.output.atomic_file import new_output
+from parquet_bloom.output.index_files import IndexFiles, storing
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import opened_by_end
@@ -87,12 +87,12 @@ class Sorter:
     """The entries of the columns of a segment, sorted within bounded memory.
 
     packings  of each column
-    folder    that takes sorted runs when memory is full; it is there
+    files     of the index; `folder` is that which takes sorted runs when memory is full
     most      entries in memory
     """
 
-    def __init__(self, packings: list[Packing], folder: str, most: int) -> None:
-        self._packings, self._folder, self.most = packings, folder, most
+    def __init__(self, packings: list[Packing], files: IndexFiles, folder: str, most: int) -> None:
+        self._packings, self._files, self._folder, self.most = packings, files, folder, most
         self._new: list[list[U64]] = [[] for _ in packings]
         self._waiting = 0
         self.lengths: dict[str, int] = {}  # name of a run's file -> bytes that count
@@ -121,16 +121,14 @@ class Sorter:
         self._waiting = 0
 
     def _append(self, name: str, packed: U64) -> None:
-        path = os.path.join(self._folder, name)
-        try:
-            with open(path, "ab") as out:
-                # What a killed run appended after its last note does not count.
-                out.truncate(self.lengths.get(name, 0))
-                out.write(packed.tobytes())
-                out.flush()
-                os.fsync(out.fileno())  # before the journal says so
-        except OSError as error:
-            raise StorageError(path, error.strerror or str(error)) from error
+        path = f"{self._folder}/{name}"
+        fd = self._files.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, make=True)
+        with storing(self._files.named(path)), os.fdopen(fd, "ab") as out:
+            # What a killed run appended after its last note does not count.
+            out.truncate(self.lengths.get(name, 0))
+            out.write(packed.tobytes())
+            out.flush()
+            os.fsync(out.fileno())  # before the journal says so
         self.lengths[name] = self.lengths.get(name, 0) + packed.nbytes
 
     def partitions(self, column: int) -> Iterator[U64]:
@@ -144,36 +142,34 @@ class Sorter:
             if not length:
                 yield packed[start:stop]
                 continue
-            path = os.path.join(self._folder, name)
-            try:
-                before = np.fromfile(path, np.uint64, length // 8)
-            except OSError as error:
-                raise StorageError(path, error.strerror or str(error)) from error
+            path = f"{self._folder}/{name}"
+            fd = self._files.open(path, os.O_RDONLY)
+            with storing(self._files.named(path)), os.fdopen(fd, "rb") as run:
+                before = np.fromfile(run, np.uint64, length // 8)
             if before.nbytes != length:
-                raise StorageError(
-                    path, f"has {before.nbytes} of {length} bytes that were written to it; start the build again"
-                )
+                reason = f"has {before.nbytes} of {length} bytes that were written to it; start the build again"
+                raise StorageError(self._files.named(path), reason)
             yield sorted_once([before, packed[start:stop]])
 
 
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def write_part(path: str, packed: U64, packing: Packing) -> PartFile:
+def write_part(files: IndexFiles, name: str, packed: U64, packing: Packing) -> PartFile:
     """Write the entries of one partition, sorted, to a new file. Raises StorageError."""
     hashes = (packed >> np.uint64(packing.place_bits)).view(np.int64)  # of 63 bits at most
     places = (packed & np.uint64((1 << packing.place_bits) - 1)).astype(np.int32)
-    return write_parquet(path, pa.table([hashes, places], schema=SCHEMA), delta=["hash", "place"])
+    return write_parquet(files, name, pa.table([hashes, places], schema=SCHEMA), delta=["hash", "place"])
 
 
-def write_parquet(path: str, table: pa.Table, delta: list[str], **options: Any) -> PartFile:
+def write_parquet(files: IndexFiles, name: str, table: pa.Table, delta: list[str], **options: Any) -> PartFile:
     """Write a file of the index: pages with checksums, uncompressed unless `options` say otherwise.
 
     delta  columns that are delta-encoded
     Raises StorageError.
     """
     options = {"compression": "none", "use_dictionary": False, **options}
-    with new_output(path, overwrite=True) as out:
+    with files.written(name) as out:
         pq.write_table(
             table,
             out,
@@ -183,7 +179,7 @@ def write_parquet(path: str, table: pa.Table, delta: list[str], **options: Any) 
             store_schema=False,
             **options,
         )
-    with OpenFile(path) as source:
+    with OpenFile(files.location(name)) as source:
         return part_of(source, table.num_rows)
 
 

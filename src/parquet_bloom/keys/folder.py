@@ -1,7 +1,10 @@
 """The folder of a key index while it is written: on a local disk, or on S3.
 
-    new files   made in `work`: the folder itself, or for S3 a local one
+    new files   made in `files`: the folder itself, or for S3 a local one
     publish     (S3: new files are sent), the manifest takes the place of the old one, what is named no more leaves
+
+An index is built into a folder that is not there, is empty, or is an index. What is removed has a name that only an
+index gives, and all files are opened by `output.index_files`: no link in the folder leads to another file.
 
 The manifest is last, and only replaces the one that was read: of two writers one wins. On a local disk this is one swap
 of files under a lock, on S3 a PUT with If-Match or If-None-Match. Other stores have no such request that we could send,
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -23,10 +27,11 @@ from typing import Any
 
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError
 from parquet_bloom.keys.index import KeyIndex
-from parquet_bloom.keys.manifest import NAME, Manifest, listing_name, part_name, to_json
+from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, listing_name, part_name, says_it_is_one, to_json
 from parquet_bloom.options import PathLike, several
-from parquet_bloom.output.atomic_file import AtomicFile, local_target
-from parquet_bloom.output.folder import SUFFIX, lock
+from parquet_bloom.output.atomic_file import local_target
+from parquet_bloom.output.folder import SUFFIX, is_temporary, lock
+from parquet_bloom.output.index_files import IndexFiles, storing
 from parquet_bloom.output.s3 import StoredFile
 from parquet_bloom.output.target import Target, Writing, hindrance_of, remove_unnamed
 from parquet_bloom.source.source import CallSource, ResolvedSource
@@ -41,24 +46,24 @@ _LOCK_TRIES = 100
 _SENT_AT_ONCE = 8  # files, each by requests side by side
 
 
-@contextmanager
-def storing(path: str) -> Iterator[None]:
-    """Raise StorageError for the errors of the system."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(path, error.strerror or str(error)) from error
+# All names of files of an index and of a build, but for its manifest, locks, and temporary files.
+_OF_SEGMENTS = (
+    re.compile(r"segments/([0-9a-f]{16})/files(?:-[0-9]{1,10})?\.parquet"),
+    re.compile(r"columns/[0-9]{1,10}/([0-9a-f]{16})-[0-9]{5,10}\.parquet"),
+    re.compile(r"build/([0-9a-f]{16})/[0-9]{1,10}-[0-9]{5,10}"),
+)
+JOURNAL = "build/journal"
 
 
 class IndexFolder(ABC):
     """A folder that an index is written to.
 
-    path  its name, for people
-    work  the local folder in which new files are made; it has what a build keeps to go on after it was killed
+    path   its name, for people
+    files  of the local folder in which new ones are made; it has what a build keeps to go on after it was killed
     """
 
     path: str
-    work: str
+    files: IndexFiles
 
     @abstractmethod
     def manifest(self) -> Location:
@@ -70,11 +75,11 @@ class IndexFolder(ABC):
 
     @abstractmethod
     def open(self) -> tuple[KeyIndex, Any]:
-        """The index that is there, with the new files in `work`, and the version of its manifest. Raises FileError."""
+        """The index that is there, with the new files in `files`, and the version of its manifest. Raises FileError."""
 
     @abstractmethod
     def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
-        """Let a manifest whose files are in `work` count, once they are safe. Other files then leave.
+        """Let a manifest whose files are in `files` count, once they are safe. Other files then leave.
 
         before  version of the manifest that it replaces; None: there is none
         kept    ids of other segments whose files stay, for programs that read them
@@ -94,17 +99,32 @@ class IndexFolder(ABC):
         return revision + 1
 
     def replaceable(self, overwrite: bool) -> Any:
-        """The version of the manifest that is there. Raises StorageError for one that may not be replaced."""
+        """The version of the manifest that is there.
+
+        Raises StorageError for one that may not be replaced, and for a folder that has files and is no index.
+        """
         found = self.version()
         if found is not None and not overwrite:
             raise StorageError(self.manifest(), EXISTS)
+        self._refuse_others(found)
         return found
+
+    @abstractmethod
+    def _refuse_others(self, found: Any) -> None:
+        """Raise StorageError for a folder that is no index. found: the version of its manifest."""
+
+    def drop_build(self) -> None:
+        """Remove what a build has that was killed. What cannot be removed stays."""
+        if self.files.lstat("build") is not None:
+            for name in list(self.files.files("build/")):
+                if _is_of_an_index(name):
+                    self.files.remove(name)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """While an index is written: another process of this machine that wants to write to it waits.
 
-        Raises StorageError where `work` cannot be made.
+        Raises StorageError where the folder cannot be made.
         """
         fd = self._lock()
         try:
@@ -115,22 +135,23 @@ class IndexFolder(ABC):
     def _lock(self) -> int:
         """The descriptor of the lock, once it is ours."""
         for left in reversed(range(_LOCK_TRIES)):
-            with storing(self.work):
-                self._make_work()
-                try:
-                    fd = os.open(os.path.join(self.work, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                except FileNotFoundError:  # another process has removed the folder, which it is done with
-                    if not left:
-                        raise
-                    continue
+            with storing(self.files.path):
+                self._make_folder()
+            try:
+                fd = self.files.open("lock", os.O_RDWR | os.O_CREAT)
+            except StorageError as error:
+                # Another process may have removed the folder, which it is done with.
+                if not left or not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                continue
             lock(fd)
             if os.fstat(fd).st_nlink:  # it was not removed while this one waited
                 return fd
             os.close(fd)
-        raise StorageError(self.work, "other programs make and remove this folder again and again; try again")
+        raise StorageError(self.files.path, "other programs make and remove this folder again and again; try again")
 
-    def _make_work(self) -> None:
-        os.makedirs(self.work, exist_ok=True)
+    def _make_folder(self) -> None:
+        os.makedirs(self.files.path, exist_ok=True)
 
 
 def index_folder(where: PathLike) -> IndexFolder:
@@ -163,45 +184,46 @@ def _finds(pattern: list[str], folder: list[str]) -> bool:
 
 class _LocalFolder(IndexFolder):
     def __init__(self, path: str) -> None:
-        self.path = self.work = path
+        self.path = path
+        self.files = IndexFiles(path)
 
     def manifest(self) -> Location:
-        return Location(os.path.join(self.path, NAME))
+        return Location(self.files.named(NAME))
 
     def version(self) -> os.stat_result | None:
-        path = self.manifest().path
-        with storing(path):
-            return os.stat(path) if os.path.lexists(path) else None
+        return self.files.lstat(NAME)
+
+    def _refuse_others(self, found: os.stat_result | None) -> None:
+        if found is not None:
+            with OpenFile(self.files.location(NAME)) as source:
+                if not says_it_is_one(source.read(0, min(source.size, MOST_BYTES + 1))):
+                    raise StorageError(source.path, "is no manifest of an index; name a folder that is not there yet")
+        elif os.path.lexists(self.path):
+            for name in self.files.files():
+                if not _is_of_an_index(name):
+                    raise StorageError(
+                        self.path, f"has {name!r}, and is no index; name a folder that is not there yet, or is empty"
+                    )
 
     def open(self) -> tuple[KeyIndex, Any]:
         before = self.version()
         return KeyIndex(self.path), before
 
     def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
-        path = self.manifest().path
-        with AtomicFile(path, path if before else None, before is not None, True, replaces=before) as new:
+        with self.files.new(NAME, before is not None, replaces=before) as new:
             with os.fdopen(os.dup(new.fd), "wb") as out:
                 out.write(to_json(manifest))
             new.commit()
         self._keep_only({*kept, *(one.id for one in manifest.segments)})
 
     def _keep_only(self, segments: Collection[str]) -> None:
-        """Remove files of all other segments, the folder of a build, and temporary files; others wait (`locked`)."""
-        folder = self.path
-        shutil.rmtree(os.path.join(folder, "build"), ignore_errors=True)
-        with suppress(OSError):
-            for name in os.listdir(os.path.join(folder, "segments")):
-                if name not in segments:
-                    shutil.rmtree(os.path.join(folder, "segments", name), ignore_errors=True)
-        for path, _, names in os.walk(folder):
-            in_columns = os.path.dirname(path) == os.path.join(folder, "columns")
-            for name in names:
-                if (in_columns and name.partition("-")[0] not in segments) or name.endswith(SUFFIX):
-                    with suppress(OSError):
-                        os.unlink(os.path.join(path, name))
-            if in_columns:
-                with suppress(OSError):
-                    os.rmdir(path)  # of a column that is indexed no more
+        """Remove files of all other segments, those of a build, and temporary files; others wait (`locked`)."""
+        with suppress(StorageError):
+            for name in list(self.files.files()):
+                if name.endswith(SUFFIX):
+                    self.files.remove_stale(name)
+                elif _is_of_an_index(name) and (name.startswith("build/") or _segment_of(name) not in {*segments, ""}):
+                    self.files.remove(name)
 
     def refuse_among_data(self, where: CallSource, found: ResolvedSource) -> None:
         named = _names(where)
@@ -234,38 +256,45 @@ class _StoreFolder(IndexFolder):
             raise RequestError(f"{self.path}: no index can be written here: {reason}{kind}; build it on a local disk")
         # The name of the working folder is the same for a build that goes on, and its owner is looked at (_make_work).
         name = hashlib.sha256(repr((self._path, filesystem.__reduce__()[1])).encode()).hexdigest()[:24]
-        self.work = os.path.join(tempfile.gettempdir(), f"parquet-bloom-index-{os.getuid()}-{name}")
+        self.files = IndexFiles(os.path.join(tempfile.gettempdir(), f"parquet-bloom-index-{os.getuid()}-{name}"))
 
-    def _make_work(self) -> None:
+    def _refuse_others(self, found: StoreToken | None) -> None:
+        for path in self._files() if found is None else ():
+            if not _is_of_an_index(path.removeprefix(self._path + "/")):
+                raise StorageError(self._store.location(path), "lies where the index goes; name another prefix")
+        if found is not None:
+            with OpenFile(self.manifest()) as source:
+                if not says_it_is_one(source.read(0, min(source.size, MOST_BYTES + 1))):
+                    raise StorageError(source.path, "is no manifest of an index; name another prefix")
+
+    def _make_folder(self) -> None:
+        work = self.files.path
         with suppress(FileExistsError):
-            os.mkdir(self.work, 0o700)
-        found = os.lstat(self.work)
+            os.mkdir(work, 0o700)
+        found = os.lstat(work)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise StorageError(self.work, "is not a folder of this user alone; remove it, or set TMPDIR")
+            raise StorageError(work, "is not a folder of this user alone; remove it, or set TMPDIR")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         with super().locked():
             # What a killed run did not publish may have the names of files that another machine has published since.
             for name in ("columns", "segments"):
-                shutil.rmtree(os.path.join(self.work, name), ignore_errors=True)
+                shutil.rmtree(self.files.named(name), ignore_errors=True)
             # Files of a run that had begun to send them may be removed by another machine at any moment, as no manifest
             # names them. So their names are not used again.
-            if os.path.exists(os.path.join(self.work, _SENDING)):
+            if self.files.lstat(_SENDING) is not None:
                 for name in (_WRITER, _SENDING):
-                    with storing(self.work), suppress(FileNotFoundError):
-                        os.unlink(os.path.join(self.work, name))
+                    self.files.remove(name)
             yield
 
     def id_of(self, segment: str) -> str:
         """One of its own for each working folder, so that no two writers ever send files of one name."""
-        path = os.path.join(self.work, _WRITER)
-        with storing(path):
-            if not os.path.exists(path):
-                with open(path, "w", encoding="ascii") as out:
-                    out.write(secrets.token_hex(16))
-            with open(path, encoding="ascii") as file:
-                writer = file.read()
+        if self.files.lstat(_WRITER) is None:
+            with self.files.written(_WRITER) as out:
+                out.write(secrets.token_hex(16).encode())
+        with OpenFile(self.files.location(_WRITER)) as source:
+            writer = source.read(0, source.size).decode("ascii", "replace")
         return hashlib.sha256(f"{segment} {writer}".encode()).hexdigest()[:16]
 
     def revision_after(self, revision: int) -> int:
@@ -287,30 +316,28 @@ class _StoreFolder(IndexFolder):
         return token
 
     def open(self) -> tuple[KeyIndex, Any]:
-        index = KeyIndex(self._uri, self.work)
+        index = KeyIndex(self._uri, self.files)
         return index, index.version
 
     def publish(self, manifest: Manifest, before: Any, kept: Collection[str]) -> None:
-        with storing(self.work):
-            open(os.path.join(self.work, _SENDING), "w", encoding="ascii").close()
-        new = [name for name in _files_of(manifest) if os.path.exists(os.path.join(self.work, *name.split("/")))]
+        os.close(self.files.open(_SENDING, os.O_WRONLY | os.O_CREAT))
+        new = [name for name in _files_of(manifest) if self.files.lstat(name) is not None]
         for sent in in_order(self._send, new, _SENT_AT_ONCE, settle=True):
             sent()
         self._put_manifest(to_json(manifest), before)
         self._keep_only({*kept, *(one.id for one in manifest.segments)})
-        shutil.rmtree(self.work, ignore_errors=True)
+        shutil.rmtree(self.files.path, ignore_errors=True)
 
     def _send(self, name: str) -> None:
-        with OpenFile(os.path.join(self.work, *name.split("/"))) as source:
+        with OpenFile(self.files.location(name)) as source:
             Target(self._at(name), Writing(overwrite=True)).copy(source)
 
     def _put_manifest(self, text: bytes, before: StoreToken | None) -> None:
         at = self.manifest()
-        local = os.path.join(self.work, "manifest")
-        with storing(local), open(local, "wb") as out:
+        with self.files.written("manifest") as out:
             out.write(text)
         # The old manifest as the source makes its ETag the condition of the request.
-        with OpenFile(local if before is None else at) as source:
+        with OpenFile(self.files.location("manifest") if before is None else at) as source:
             if before is not None and source.version_token != before:
                 raise ConflictError(at, CHANGED)
             with StoredFile(source, at, before is not None, force=True) as new:
@@ -319,19 +346,17 @@ class _StoreFolder(IndexFolder):
 
     def _keep_only(self, segments: Collection[str]) -> None:
         """Remove the files of all other segments. What cannot be removed stays: nothing names it."""
-        below = len(self._path) + 1
         with suppress(StorageError):
             for path in self._files():
-                first, *rest = path[below:].split("/")
-                ours = first in ("segments", "columns") and len(rest) == 2
-                if ours and (rest[0] if first == "segments" else rest[1].partition("-")[0]) not in segments:
+                if _segment_of(path.removeprefix(self._path + "/")) not in {*segments, ""}:
                     remove_unnamed(self._store.location(path))
 
     def _files(self) -> list[str]:
         from pyarrow import fs
 
         try:
-            infos = self._store.filesystem.get_file_info(fs.FileSelector(self._path, recursive=True))
+            selector = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
+            infos = self._store.filesystem.get_file_info(selector)
         except Exception as error:
             raise storage_error(self.path, error) from error
         return [info.path for info in infos if info.is_file]
@@ -367,3 +392,13 @@ def _files_of(manifest: Manifest) -> Iterable[str]:
         yield segment.listing_name
         for column in segment.columns:
             yield from (segment.part_name(column.number, at) for at in range(len(column.parts)))
+
+
+def _segment_of(name: str) -> str:
+    """The id of the segment that a file of an index, or of a build, belongs to; "" where it is no such file."""
+    return next((found[1] for one in _OF_SEGMENTS if (found := one.fullmatch(name))), "")
+
+
+def _is_of_an_index(name: str) -> bool:
+    """Whether only an index, or a build of one, gives a file this name: not the manifest, which many programs have."""
+    return bool(_segment_of(name)) or name in ("lock", JOURNAL) or is_temporary(name.rpartition("/")[2])

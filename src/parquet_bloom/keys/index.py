@@ -24,6 +24,7 @@ from parquet_bloom.keys.entries import U64, Part, prefixes, ranges
 from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
+from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.search.index import NO_COST, Cost
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
@@ -90,10 +91,10 @@ class KeyIndex:
     path      of its folder, or URI
     manifest  that it had
 
-    new  a local folder with files of the index that are not there yet, or None
+    new  local files of the index that are not there yet, or None
     """
 
-    def __init__(self, where: PathLike, new: str | None = None) -> None:
+    def __init__(self, where: PathLike, new: IndexFiles | None = None) -> None:
         """Raises StorageError, DamagedFileError, RequestError."""
         self.unlisted: Unlisted | None = None  # of the local folder that was named last
         self._new = new
@@ -107,7 +108,7 @@ class KeyIndex:
         self.is_remote = not self._store.is_local
         self._path = path.rstrip("/")
         self.path = str(self._store.location(self._path))
-        with OpenFile(self.location(NAME)) as source:
+        with OpenFile(self.opened(NAME)) as source:
             self.version = source.version_token
             self.manifest: Manifest = from_json(source.read(0, min(source.size, MOST_BYTES + 1)), source.path)
             self._count(source)
@@ -141,14 +142,18 @@ class KeyIndex:
         source.requests = source.bytes_read = 0
 
     def location(self, name: str) -> Location:
-        """The place of a file of the index."""
-        if self._new is not None and name != NAME and os.path.exists(path := os.path.join(self._new, *name.split("/"))):
-            return Location(path)
+        """The place of a file of the index, for messages."""
         return self._store.location(f"{self._path}/{name}")
+
+    def opened(self, name: str) -> Location:
+        """The place of a file of the index, for OpenFile: a local one is open already. Raises StorageError."""
+        if self._new is not None and name != NAME and self._new.lstat(name) is not None:
+            return self._new.location(name)
+        return self.location(name) if self.is_remote else IndexFiles(self._path).location(name)
 
     def is_current(self) -> bool:
         """Whether its manifest is still the one that was read."""
-        with OpenFile(self.location(NAME)) as source:
+        with OpenFile(self.opened(NAME)) as source:
             self._count(source)
             return self.version is not None and source.version_token == self.version
 
@@ -180,7 +185,7 @@ class KeyIndex:
             with self._lock_of(segment.id):
                 found = self._listings.get(segment.id)
                 if found is None:
-                    found = Listing(self.location(segment.listing_name), segment)
+                    found = Listing(self.opened(segment.listing_name), segment)
                     with self._lock:  # another thread may go through them
                         self._listings[segment.id] = found
         return found
@@ -268,7 +273,7 @@ class KeyIndex:
     def _part(self, segment: Segment, column: SegmentColumn, partition: int) -> Part:
         """A part, with its lock."""
         name = segment.part_name(column.number, partition)
-        part = self._parts.get(name) or Part(self.location(name), column.parts[partition], segment.places)
+        part = self._parts.get(name) or Part(self.opened(name), column.parts[partition], segment.places)
         with self._lock:
             self._parts[name] = part
             self._parts.move_to_end(name)

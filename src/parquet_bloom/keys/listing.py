@@ -29,6 +29,7 @@ from parquet_bloom.format.statistics import ColumnStatistics, domain_of
 from parquet_bloom.format.values import type_of
 from parquet_bloom.keys.entries import open_part, read_rows, write_parquet
 from parquet_bloom.keys.manifest import PartFile, Segment
+from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.version_token import Kept
 
@@ -69,7 +70,7 @@ class ListedFile:
 # --- written --------------------------------------------------------------------------------------
 
 
-def write_listing(path: str, files: Sequence[ListedFile], leaves: dict[int, Leaf]) -> PartFile:
+def write_listing(into: IndexFiles, name: str, files: Sequence[ListedFile], leaves: dict[int, Leaf]) -> PartFile:
     """Write the listing of a segment.
 
     leaves  column -> a leaf of its type, which all files of the segment share
@@ -87,16 +88,16 @@ def write_listing(path: str, files: Sequence[ListedFile], leaves: dict[int, Leaf
         "schema": pa.array(np.repeat(np.array([one.schema for one in files], np.int32), counts)),
     }
     tokens: list[Kept] = [next((c.token for c in one.content.values() if c.token), {}) for one in files]
-    for name, kind in TOKEN.items():
-        arrays[name] = _repeated([token.get(name) for token in tokens], counts, kind)
+    for fact, kind in TOKEN.items():
+        arrays[fact] = _repeated([token.get(fact) for token in tokens], counts, kind)
     for number, leaf in leaves.items():
         arrays |= _column_arrays(number, leaf, files, counts)
-    return write_places(path, pa.table(arrays))
+    return write_places(into, name, pa.table(arrays))
 
 
-def write_places(path: str, table: pa.Table) -> PartFile:
+def write_places(into: IndexFiles, name: str, table: pa.Table) -> PartFile:
     """Write a listing as it is in the file. Raises StorageError."""
-    return write_parquet(path, table, [], compression="zstd", use_dictionary=True)
+    return write_parquet(into, name, table, [], compression="zstd", use_dictionary=True)
 
 
 def _repeated(values: Sequence[Any], counts: Sequence[int], kind: pa.DataType) -> pa.Array:

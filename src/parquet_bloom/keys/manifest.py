@@ -301,6 +301,11 @@ def _crc(words: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(words, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 
+def says_it_is_one(data: bytes) -> bool:
+    """Whether bytes are a manifest of a key index, whole or cut off: other programs have files of this name."""
+    return re.match(rb'\s*\{\s*"format"\s*:\s*"' + re.escape(KIND.encode()) + rb'"', data) is not None
+
+
 def from_json(data: bytes, path: object) -> Manifest:
     """Read a manifest.
 

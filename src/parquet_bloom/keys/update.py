@@ -12,7 +12,6 @@ the other plans again. What the old manifest names stays until the next update, 
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -47,6 +46,7 @@ from parquet_bloom.keys.manifest import (
 )
 from parquet_bloom.keys.plan import KeyIndexReport, fill, plan_of
 from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.search.log import log_of
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of
@@ -285,7 +285,7 @@ def _relisted(
                 values[place] = (token or {}).get(name)
         table = _with(table, name, pa.array(values, kind))
     new = replace(segment, revision=folder.revision_after(segment.revision))
-    return replace(new, listing=write_places(os.path.join(folder.work, new.listing_name), table))
+    return replace(new, listing=write_places(folder.files, new.listing_name, table))
 
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
@@ -308,7 +308,7 @@ def _merged(manifest: Manifest, folder: IndexFolder, report: UpdateReport) -> li
         several += half_gone
         if len(several) > 1 or half_gone:
             report.merged += len(several)
-            members = [one for one in members if one not in half_gone] + [_merge(index, several, folder.work)]
+            members = [one for one in members if one not in half_gone] + [_merge(index, several, folder.files)]
         else:
             members += several
         result += members
@@ -325,7 +325,7 @@ def _live_places(index: KeyIndex, segment: Segment) -> int:
     return int(np.diff(listing.first)[listing.live].sum())
 
 
-def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment:
+def _merge(index: KeyIndex, segments: Sequence[Segment], into: IndexFiles) -> Segment:
     """Write the entries of several segments as one, without the places of files that are gone."""
     name = secrets.token_hex(8)
     tables: list[pa.Table] = []
@@ -347,13 +347,13 @@ def _merge(index: KeyIndex, segments: Sequence[Segment], folder: str) -> Segment
         tables.append(_with(table, "schema", pa.array(own)))
         places, files = places + n, int(file[-1]) + 1 if n else files
     whole = pa.concat_tables(tables)
-    listed = write_places(os.path.join(folder, listing_name(name)), whole)
+    listed = write_places(into, listing_name(name), whole)
     rows = int(np.asarray(whole.column("rows").to_numpy()).sum())
     merged = Segment(name, files, places, rows, listed, tuple(map(SegmentSchema.of, numbers)), ())
     columns = []
     for number in sorted({column.number for segment in segments for column in segment.columns}):
         own_columns = [segment.column(number) for segment in segments]
-        columns.append(_merge_column(index, segments, own_columns, renumbered, merged, number, folder))
+        columns.append(_merge_column(index, segments, own_columns, renumbered, merged, number, into))
     return replace(merged, columns=tuple(columns))
 
 
@@ -364,7 +364,7 @@ def _merge_column(
     renumbered: Sequence[NDArray[np.int64]],
     merged: Segment,
     number: int,
-    folder: str,
+    into: IndexFiles,
 ) -> SegmentColumn:
     there = [column for column in columns if column is not None]
     place_bits = place_bits_of(merged.places)
@@ -376,8 +376,7 @@ def _merge_column(
         for segment, column, places in zip(segments, columns, renumbered, strict=True):
             if column is not None:
                 packed += _entries_between(index, segment, column, places, packing, partition)
-        path = os.path.join(folder, merged.part_name(number, partition))
-        parts.append(write_part(path, sorted_once(packed), packing))
+        parts.append(write_part(into, merged.part_name(number, partition), sorted_once(packed), packing))
     return SegmentColumn(number, bits, packing.partition_bits, tuple(parts))
 
 

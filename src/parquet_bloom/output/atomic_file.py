@@ -24,7 +24,7 @@ from typing import IO, Self
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Draft
-from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, temporary_name
+from parquet_bloom.output.folder import Checksums, Folder, clear_beside, clear_inside, lock, temporary_name
 from parquet_bloom.output.recovery import remove_journal
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import Location, storage_error
@@ -52,6 +52,7 @@ class AtomicFile(Draft):
     by_name    another library writes it at `path`, under names of its own meanwhile; then call `adopt`
     read_back  before it counts, read all bytes from the disk and compare them with what was to be written
     as_like    take the owner and all attributes of `like` too, as what takes its place does
+    folder     target's folder, open already: the file goes there, and nowhere through a link; closed with this one
     Raises StorageError, also where target is, or has become, no regular file.
     """
 
@@ -66,11 +67,12 @@ class AtomicFile(Draft):
         by_name: bool = False,
         read_back: bool = False,
         as_like: bool = False,
+        folder: Folder | None = None,
     ) -> None:
         self._named = os.path.abspath(target)
-        self.target = followed(self._named) if overwrite else self._named
+        self.target = followed(self._named) if overwrite and folder is None else self._named
         self._like = os.path.realpath(like) if like is not None else None
-        check_regular(self.target)
+        check_regular(self.target, folder.lstat(os.path.basename(target)) if folder is not None else None)
         super().__init__(self.target, sync, cached, read_back)
         self._overwrite = overwrite
         self._replaces = replaces
@@ -79,7 +81,7 @@ class AtomicFile(Draft):
         self._base = os.path.basename(self.target)
         self._name = ""  # of the temporary file
         self._inside: Folder | None = None  # the temporary folder of one that is written by name
-        self._open(by_name)
+        self._open(by_name, folder)
 
     @classmethod
     def new(cls, where: PathLike, overwrite: bool, sync: bool = True, by_name: bool = False) -> Self:
@@ -90,14 +92,17 @@ class AtomicFile(Draft):
         path = new_target(where, overwrite)
         return cls(path, path if os.path.exists(path) else None, overwrite, sync, by_name=by_name)
 
-    def _open(self, by_name: bool) -> None:
+    def _open(self, by_name: bool, folder: Folder | None) -> None:
         """Open the target's folder, remove files of killed runs there, and make the new file beside the target."""
         try:
-            self._folder = Folder.made_at(os.path.dirname(self.target))
+            self._folder = folder or Folder.made_at(os.path.dirname(self.target))
         except OSError as error:
             raise storage_error(self.target, error) from error
         try:
-            clear_beside(self._named, self.target)
+            if folder is None:
+                clear_beside(self._named, self.target)
+            else:
+                clear_inside(folder)
             while True:
                 self._name = temporary_name(self._base)
                 if by_name:

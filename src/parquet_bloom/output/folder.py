@@ -95,9 +95,32 @@ class Folder:
             os.close(self.fd)
             self.fd = None
 
-    def within(self, name: str) -> Folder:
-        """A folder in this one."""
-        return Folder(os.path.join(self.path, name))
+    def within(self, name: str, make: bool = False) -> Folder:
+        """Open a folder in this one; a link is no folder.
+
+        make  make it where it is missing, as `made_at` does
+        Raises OSError.
+        """
+        made = False
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._name(name), dir_fd=self.fd)
+                made = True
+        path = os.path.join(self.path, name)
+        if self.fd is not None:
+            fd = self.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        elif not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return self._opened(path, fd if self.fd is not None else None, [path, *self.made] if made else self.made)
+
+    def again(self) -> Folder:
+        """The same folder, open once more; each is closed by itself."""
+        return self._opened(self.path, None if self.fd is None else os.dup(self.fd), self.made)
+
+    def _opened(self, path: str, fd: int | None, made: list[str]) -> Folder:
+        folder = Folder.__new__(Folder)
+        folder.path, folder.fd, folder.made, folder.syncs = path, fd, made, self.syncs
+        return folder
 
     def empty(self) -> None:
         """Remove the files in it."""
@@ -222,6 +245,11 @@ def temporary_name(name: str) -> str:
     return f".{short}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of a temporary file of ours."""
+    return _OURS.fullmatch(name) is not None or _UNLOCKED.fullmatch(name) is not None
+
+
 def _host() -> str:
     return socket.gethostname().replace("/", "_").replace("-", "_")[:40] or "host"
 
@@ -250,12 +278,10 @@ def try_lock(fd: int) -> bool:
 
 def remove_stale(path: str) -> None:
     """Remove temporary files of runs that are no longer alive from a folder. What cannot be removed stays."""
-    if fcntl is None:
-        return
     with contextlib.suppress(OSError):
         folder = Folder(path)
         try:
-            _clear(folder)
+            remove_stale_in(folder)
         finally:
             folder.close()
 
@@ -263,12 +289,24 @@ def remove_stale(path: str) -> None:
 def clear_beside(*paths: str) -> None:
     """`remove_stale` in the folders of these paths, but not again right after: many files may lie in one."""
     for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
-        now = time.monotonic()
-        if now - _cleared.get(folder, -_AGAIN_S) >= _AGAIN_S:
-            if len(_cleared) > _KEPT:
-                _cleared.clear()
-            _cleared[folder] = now
+        if _is_due(folder):
             remove_stale(folder)
+
+
+def clear_inside(folder: Folder) -> None:
+    """The same in a folder that is open."""
+    if _is_due(folder.path):
+        remove_stale_in(folder)
+
+
+def _is_due(folder: str) -> bool:
+    now = time.monotonic()
+    if now - _cleared.get(folder, -_AGAIN_S) < _AGAIN_S:
+        return False
+    if len(_cleared) > _KEPT:
+        _cleared.clear()
+    _cleared[folder] = now
+    return True
 
 
 def clear_below(path: str) -> None:
@@ -281,10 +319,13 @@ def clear_below(path: str) -> None:
                     os.rmdir(inside)
 
 
-def _clear(folder: Folder) -> None:
+def remove_stale_in(folder: Folder) -> None:
+    """`remove_stale` in a folder that is open."""
+    if fcntl is None:
+        return
     with contextlib.suppress(OSError):
         for name in folder.names():
-            if name.endswith(SUFFIX) and name.startswith(".") and (_OURS.fullmatch(name) or _UNLOCKED.fullmatch(name)):
+            if name.endswith(SUFFIX) and is_temporary(name):
                 with contextlib.suppress(OSError):
                     _remove(folder, name)
 

@@ -14,7 +14,6 @@ part that it writes takes its place whole, with the same bytes. So twins and rep
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 from collections.abc import Iterator, Sequence
@@ -55,6 +54,7 @@ from parquet_bloom.keys.plan import (
     plan_file,
 )
 from parquet_bloom.options import PathLike, ReadOptions, limits, refuse_unknown
+from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.failures import explained, raising_ours
@@ -125,7 +125,7 @@ def build_index(
     with raising_ours():
         plan = _planned(spark, data, _chosen(data, named), top, false_places)
         plan.refuse_nothing()
-        segments = partial(_segments, spark, data, plan, folder.work)
+        segments = partial(_segments, spark, data, plan, folder.files)
         report = write_index(folder, data.found, plan, top, false_places, overwrite, segments)
     report.seconds = time.perf_counter() - begun
     return report
@@ -240,9 +240,9 @@ class _Column:
         """How many it has."""
         return 1 << self.packing.partition_bits
 
-    def path(self, folder: str, partition: int) -> str:
-        """The path of a part."""
-        return os.path.join(folder, part_name(self.segment, self.number, partition))
+    def write(self, files: IndexFiles, partition: int, packed: U64) -> PartFile:
+        """Write a part. Raises StorageError."""
+        return write_part(files, part_name(self.segment, self.number, partition), packed, self.packing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class _Layout:
                 yield {"task": self.task[part], "part": part, "data": data}
 
 
-def _segments(spark: Any, data: IndexedData, plan: Plan, folder: str) -> list[Segment]:
+def _segments(spark: Any, data: IndexedData, plan: Plan, files: IndexFiles) -> list[Segment]:
     """Have executors write the parts, then write the listings."""
     layout = _Layout.of(plan.segments)
     most = max(1, min(_DECODED, limits().max_memory // (8 * _ENTRY_COPIES)))
@@ -303,7 +303,7 @@ def _segments(spark: Any, data: IndexedData, plan: Plan, folder: str) -> list[Se
     parts: dict[int, PartFile] = {}
     done = 0
     with small_batches(spark):
-        rows = mapped_rows(of_parts, partial(_write_parts, layout=layout, folder=folder), _WRITTEN).collect()
+        rows = mapped_rows(of_parts, partial(_write_parts, layout=layout, files=files), _WRITTEN).collect()
     for row in rows:
         if row["part"] == _OF_A_FILE:
             segment, number, listed = pickle.loads(bytes(row["data"]))
@@ -315,8 +315,8 @@ def _segments(spark: Any, data: IndexedData, plan: Plan, folder: str) -> list[Se
         raise SparkJobError("executors lost rows of the job; run it again")
     for part, (column, partition) in enumerate(layout.parts()):
         if part not in parts:  # no value has a hash that begins so
-            parts[part] = write_part(column.path(folder, partition), np.empty(0, np.uint64), column.packing)
-    return [_segment(planned, layout.columns[at], parts, folder) for at, planned in enumerate(plan.segments)]
+            parts[part] = column.write(files, partition, np.empty(0, np.uint64))
+    return [_segment(planned, layout.columns[at], parts, files) for at, planned in enumerate(plan.segments)]
 
 
 def _take(planned: PlannedFile, listed: ListedFile) -> None:
@@ -325,12 +325,14 @@ def _take(planned: PlannedFile, listed: ListedFile) -> None:
     planned.listed.content = listed.content
 
 
-def _segment(planned: PlannedSegment, columns: dict[int, _Column], parts: dict[int, PartFile], folder: str) -> Segment:
+def _segment(
+    planned: PlannedSegment, columns: dict[int, _Column], parts: dict[int, PartFile], files: IndexFiles
+) -> Segment:
     written = []
     for number, column in columns.items():
         own = tuple(parts[column.first + partition] for partition in range(column.parts))
         written.append(SegmentColumn(number, column.packing.bits, column.packing.partition_bits, own))
-    return listed_segment(planned, folder, written)
+    return listed_segment(planned, files, written)
 
 
 def _decoding(spark: Any, data: IndexedData, plan: Plan) -> list[tuple[int, int, bytes]]:
@@ -387,7 +389,7 @@ def _proved(content: Content, planned: PlannedFile) -> Content:
     return content if content.token == planned.token else replace(content, token=None)
 
 
-def _write_parts(rows: Iterator[Row], layout: _Layout, folder: str) -> Iterator[Row]:
+def _write_parts(rows: Iterator[Row], layout: _Layout, files: IndexFiles) -> Iterator[Row]:
     """On executors: the entries of some parts, part by part -> a file each; rows of files pass through."""
     parts = list(layout.parts())
     for part, some in groupby(rows, key=lambda row: int(row["part"])):
@@ -396,5 +398,5 @@ def _write_parts(rows: Iterator[Row], layout: _Layout, folder: str) -> Iterator[
             continue
         column, partition = parts[part]
         packed = sorted_once([np.frombuffer(row["data"], np.uint64) for row in some])
-        written = write_part(column.path(folder, partition), packed, column.packing)
+        written = column.write(files, partition, packed)
         yield {"part": part, "data": pickle.dumps(written)}

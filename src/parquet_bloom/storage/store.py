@@ -265,9 +265,9 @@ class _LocalFile:
     pinned = True
     stays = one_version = False
 
-    def __init__(self, at: Location) -> None:
+    def __init__(self, at: Location, fd: int | None = None) -> None:
         self.fd: int | None
-        self.fd, self._opened = open_regular(at)
+        self.fd, self._opened = open_regular(at) if fd is None else (fd, os.fstat(fd))
         self.size = self._opened.st_size
 
     def read(self, offset: int, length: int) -> bytes:
@@ -321,6 +321,13 @@ def open_regular(at: os.PathLike[str] | str) -> tuple[int, os.stat_result]:
         os.close(fd)
         raise
     return fd, found
+
+
+def opened_location(path: str, fd: int) -> Location:
+    """The place of a regular file that is open already; who opens it takes the descriptor."""
+    at = Location(path)
+    at.opened.append(_LocalFile(at, fd))
+    return at
 
 
 def journal_path(path: str) -> str:

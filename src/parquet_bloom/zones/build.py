@@ -28,6 +28,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.output.atomic_file import local_target
+from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.source.names import refuse_named
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of
@@ -157,9 +158,9 @@ class BuildReport(Result):
         return table_of(BuiltIndex, self.indexes)
 
 
-def index_path(folder: PathLike, column: str) -> str:
-    """The path of a column's index below a folder."""
-    return os.path.join(os.fspath(folder), column.replace("/", "%2F"), form.FILE_NAME)
+def index_name(column: str) -> str:
+    """The name of a column's index below the folder of indexes."""
+    return f"{column.replace('/', '%2F')}/{form.FILE_NAME}"
 
 
 def index_columns(columns: str | Sequence[str]) -> list[str]:
@@ -244,7 +245,8 @@ def write_indexes(
         writers = []
         for column in data.columns:
             metadata = {**parameters.metadata, COLUMN: json.dumps(_description_of(data, column), ensure_ascii=False)}
-            writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite, sync)))
+            new = IndexFiles(output).new(index_name(column.name), overwrite, sync, by_name=True)
+            writers.append(stack.enter_context(ZoneWriter(new, metadata)))
         for piece in pieces:
             if piece.zones.num_rows:
                 writers[piece.column].write(piece.zones)
@@ -275,6 +277,6 @@ def _located(number: int, identity: Identity, column: Column, output: PathLike) 
     """The index's entry of a fragment; of a local file also its path relative to the index, as both may move."""
     identity = {"fragment": number, **identity}
     if os.path.isabs(identity["path"]):
-        folder = os.path.dirname(os.path.abspath(index_path(output, column.name)))
+        folder = os.path.dirname(os.path.abspath(os.path.join(output, index_name(column.name))))
         identity["relative"] = os.path.relpath(identity["path"], folder)
     return identity

@@ -25,7 +25,7 @@ from parquet_bloom.format.lance import checksum, checksum_offset, placeholder
 from parquet_bloom.format.literals import literal_text
 from parquet_bloom.format.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
-from parquet_bloom.output.atomic_file import AtomicFile, local_target
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.draft import read_at
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.zones.reader import PLACES, DistantReader, LanceReader, ZoneReader, lance_errors, pylance
@@ -225,11 +225,14 @@ def _reader_of(path: str) -> ZoneReader:
 
 
 class ZoneWriter:
-    """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up."""
+    """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up.
 
-    def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False, sync: bool = True) -> None:
-        self._new = AtomicFile.new(path, overwrite, sync, by_name=True)
-        self.path = path = local_target(path)
+    new  the file, which is written by name
+    """
+
+    def __init__(self, new: AtomicFile, metadata: Mapping[str, str]) -> None:
+        self._new = new
+        self.path = path = new.target
         self._nulls: list[tuple[int, bytes]] = []
         self._closed = False
         self.zones = 0

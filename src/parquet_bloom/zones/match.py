@@ -21,6 +21,7 @@ from parquet_bloom.filters.content import difference
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.options import PathLike, several
+from parquet_bloom.output.index_files import NO_LINK
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.stores import Stores, store_of
@@ -159,6 +160,8 @@ def find_indexes(paths: PathLike | Sequence[PathLike]) -> list[str]:
         )
         if not below:
             raise StorageError(text, f"no {form.FILE_NAME} in it")
+        for path in filter(os.path.islink, below):
+            raise StorageError(path, NO_LINK)
         found += below
     return list(dict.fromkeys(found))
 
