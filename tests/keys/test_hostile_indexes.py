@@ -185,7 +185,7 @@ TEXTS = {
     "another format": b'{"format": "parquet-bloom zones"}',
     "no version": b'{"format": "parquet-bloom key index"}',
     "nested lists": b"[" * 200_000,
-    "nested in an index": b'{"format": "parquet-bloom key index", "format_version": 1, "crc32": 0, "index": '
+    "nested in an index": b'{"format": "parquet-bloom key index", "format_version": 2, "crc32": 0, "index": '
     + b"[" * 900 + b"]" * 900 + b"}",
     "digits": b'{"format": "parquet-bloom key index", "format_version": ' + b"9" * 5000 + b"}",
     "UTF-16": '{"format": "x"}'.encode("utf-16"),
@@ -203,8 +203,8 @@ def test_what_is_no_manifest_is_one_line(name: str, index: Path, shared: Path) -
 
 def test_a_newer_version_is_told(index: Path, shared: Path) -> None:
     words = json.loads((index / "manifest.json").read_text())
-    (index / "manifest.json").write_text(json.dumps(words | {"format_version": 2}))
-    with pytest.raises(RequestError, match="has version 2 of the format"):
+    (index / "manifest.json").write_text(json.dumps(words | {"format_version": 3}))
+    with pytest.raises(RequestError, match="has version 3 of the format"):
         parquet_bloom.check(shared, "a = 5", index=index)
 
 

@@ -54,13 +54,13 @@ def two_versions(rows: int = 5000) -> tuple[bytes, bytes]:
 def checksums(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The chunks whose checksums are taken."""
     taken: list[tuple[str, int]] = []
-    real = content.chunk_crc
+    real = content.chunk_hash
 
     def noted(source: OpenFile, footer: Any, leaf: Any, row_group: int) -> int:
         taken.append((leaf.name, row_group))
         return real(source, footer, leaf, row_group)
 
-    monkeypatch.setattr(content, "chunk_crc", noted)
+    monkeypatch.setattr(content, "chunk_hash", noted)
     return taken
 
 
@@ -110,7 +110,7 @@ def test_a_file_that_is_rewritten_while_it_is_indexed_gives_no_index(
     path.write_bytes(old)
     if proof == "checksums":  # as on a network file system, whose times are none
         monkeypatch.setattr(version_token, "_KEEP_CTIME", set())
-    real, calls = content.chunk_crc, []
+    real, calls = content.chunk_hash, []
 
     def rewriting(*arguments: Any) -> int:
         calls.append(arguments)
@@ -118,7 +118,7 @@ def test_a_file_that_is_rewritten_while_it_is_indexed_gives_no_index(
             disguised_changes.in_place(path, new)
         return real(*arguments)
 
-    monkeypatch.setattr(content, "chunk_crc", rewriting)
+    monkeypatch.setattr(content, "chunk_hash", rewriting)
     with pytest.raises(ConflictError, match="was changed by another program meanwhile"):
         zones.build_index(path, ["id"], tmp_path / "index", sync=False)
     assert calls
@@ -365,7 +365,7 @@ def index(tmp_path: Path) -> Path:
 
 def test_an_index_without_checksums_is_refused(index: Path, tmp_path: Path) -> None:
     def older(one: dict[str, Any]) -> None:
-        for name in ("rows", "chunk_crc32", "token"):
+        for name in ("rows", "chunk_xxh3", "token"):
             one.pop(name, None)
 
     old = saying(index, tmp_path / "older", older)
@@ -382,8 +382,8 @@ def test_an_index_without_checksums_is_refused(index: Path, tmp_path: Path) -> N
     assert zones.inspect_index(old).fragments is not None
 
 
-@pytest.mark.parametrize("told", [{"rows": [300], "chunk_crc32": []}, {"rows": [], "chunk_crc32": []},
-                                  {"rows": [300], "chunk_crc32": [-1]}, {"rows": [1 << 70], "chunk_crc32": [1 << 70]}],
+@pytest.mark.parametrize("told", [{"rows": [300], "chunk_xxh3": []}, {"rows": [], "chunk_xxh3": []},
+                                  {"rows": [300], "chunk_xxh3": ["-1"]}, {"rows": [1 << 70], "chunk_xxh3": ["f" * 64]}],
                          ids=str)  # fmt: skip
 def test_checksums_that_do_not_fit_make_an_index_stale(told: dict[str, Any], index: Path, tmp_path: Path) -> None:
     wrong = saying(index, tmp_path / "wrong", lambda one: (one.update(told), one.pop("token", None)))
@@ -391,8 +391,8 @@ def test_checksums_that_do_not_fit_make_an_index_stale(told: dict[str, Any], ind
         zones.query_index(wrong, "id = 5")
 
 
-@pytest.mark.parametrize("told", [{"rows": 5}, {"chunk_crc32": ["1"]}, {"rows": [True]}, {"token": []},
-                                  {"token": "x"}, {"chunk_crc32": None}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("told", [{"rows": 5}, {"chunk_xxh3": [1]}, {"rows": [True]}, {"token": []},
+                                  {"token": "x"}, {"chunk_xxh3": None}], ids=str)  # fmt: skip
 def test_what_is_no_checksum_is_damage(told: dict[str, Any], index: Path, tmp_path: Path) -> None:
     wrong = saying(index, tmp_path / "wrong", lambda one: one.update(told))
     with pytest.raises(DamagedFileError, match="fragment"):

@@ -4,26 +4,29 @@ Footers answer this for nobody: a program that corrects one value writes, with t
 and equal footer, times can be set back, and bytes can be written in place. Two things do answer:
 
     an equal token    what the storage says of the file's version, where that is proof (storage.version_token)
-    equal checksums   a CRC-32 for each column chunk, of its pages as they lie in the file, after what the footer says
-                      of how to read them: bytes, values, codec, type, writer
+    equal hashes      XXH3 of 128 bits for each column chunk, of its pages as they lie in the file, after what the
+                      footer says of how to read them: bytes, values, codec, type, writer
 
-The checksums hold wherever the chunks lie: in a copy, and in a file that got or lost filters of ours, tails and a
+The hashes hold wherever the chunks lie: in a copy, and in a file that got or lost filters of ours, tails and a
 footer, as `add` and `remove` move chunks and change nothing in them. The number of rows in each row group is compared
-as well, since it says which rows a chunk is of. Taking checksums reads the column, so tokens are compared first.
+as well, since it says which rows a chunk is of. Taking hashes reads the column, so tokens are compared first.
 
-A CRC-32 finds every change of up to 32 bits in a row, and misses one in 4 billion of all others. It is no signature:
-who wants an equal one can make it, and who can write to the file can lose its rows in simpler ways.
+A CRC-32 would not do: GZIP ends with the CRC-32 of its plain bytes, and where deflate stores these as they are the
+CRC-32 of the whole is the same whatever they are. Elsewhere here a CRC-32 finds bytes that were torn or lost in what
+this package itself wrote (journals, provenance, indexes, deletion vectors), and recognises no data. XXH3 is no
+signature either: who can write to the file can lose its rows in simpler ways.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import xxhash
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, ConflictError, UnknownColumnError
@@ -35,36 +38,37 @@ from parquet_bloom.storage.version_token import Kept
 
 _STEP = 4 << 20
 _AT_ONCE = 64 << 20  # of a remote chunk, side by side; a chunk up to this size stays in memory until it is decoded
-_FILES = 10_000  # whose checksums are remembered
+HASH_BYTES = 16
+_FILES = 10_000  # whose hashes are remembered
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The recorded checksums of one column of a file.
+    """The recorded hashes of one column of a file.
 
-    rows   of each row group
-    crc32  of the column's chunk in each
-    token  of the file; None where nothing that its storage says is proof
+    rows    of each row group
+    hashes  of the column's chunk in each: XXH3, 128 bits, as 32 hexadecimal digits
+    token   of the file; None where nothing that its storage says is proof
     """
 
     rows: Sequence[int]
-    crc32: Sequence[int]
+    hashes: Sequence[str]
     token: Kept | None = None
 
 
-def chunk_crc(source: OpenFile, footer: Footer, leaf: Leaf, row_group: int) -> int:
-    """The CRC-32 of a chunk: first of what the footer says of its pages, then of their bytes. Raises FileError.
+def chunk_hash(source: OpenFile, footer: Footer, leaf: Leaf, row_group: int) -> str:
+    """XXH3 of a chunk, 128 bits: first of what the footer says of its pages, then of their bytes. Raises FileError.
 
     On another storage the last _AT_ONCE bytes of it are kept for `OpenFile.read`.
     """
-    crc = zlib.crc32(_description(footer, leaf, row_group))
+    found = xxhash.xxh3_128(_description(footer, leaf, row_group))
     start, stop = footer.column_chunks(leaf.index).extents[row_group]
     for first in range(start, stop, _AT_ONCE):
         last = min(first + _AT_ONCE, stop)
         source.prefetch([(first, last - first)])
         for at in range(first, last, _STEP):
-            crc = zlib.crc32(source.read(at, min(_STEP, last - at)), crc)
-    return crc
+            found.update(source.read(at, min(_STEP, last - at)))
+    return found.hexdigest()
 
 
 def _description(footer: Footer, leaf: Leaf, row_group: int) -> bytes:
@@ -95,14 +99,14 @@ class Recording:
     """Columns of an open file while they are decoded, so that what is kept of them is of the decoded bytes.
 
     With a token that lasts it is enough that the file has it still when all is read. Where there is none, a chunk's
-    checksum is taken before and after it is decoded; on another storage it is decoded out of the bytes that
-    the checksum is of.
+    hash is taken before and after it is decoded; on another storage it is decoded out of the bytes that
+    the hash is of.
     """
 
     def __init__(self, source: OpenFile) -> None:
         self._source = source
         self._token = source.lasting_token(wait=True)
-        self._crc: dict[int, list[int]] = {}
+        self._hashes: dict[int, list[str]] = {}
 
     @contextmanager
     def decoding(self, leaf: Leaf, row_group: int) -> Iterator[None]:
@@ -110,35 +114,35 @@ class Recording:
         source, footer = self._source, self._source.footer()
         start, stop = footer.column_chunks(leaf.index).extents[row_group]
         kept_in_memory = source.is_remote and stop - start <= _AT_ONCE
-        before = chunk_crc(source, footer, leaf, row_group) if kept_in_memory or self._token is None else None
+        before = chunk_hash(source, footer, leaf, row_group) if kept_in_memory or self._token is None else None
         yield
-        crc = before if before is not None and kept_in_memory else chunk_crc(source, footer, leaf, row_group)
-        if before is not None and crc != before:
+        found = before if before is not None and kept_in_memory else chunk_hash(source, footer, leaf, row_group)
+        if before is not None and found != before:
             raise ConflictError(source.path, CHANGED)
-        self._crc.setdefault(leaf.index, []).append(crc)
+        self._hashes.setdefault(leaf.index, []).append(found)
 
     def content(self, leaf: Leaf) -> Content:
         """Of a column of which every chunk was decoded. Raises ConflictError where the file changed meanwhile."""
         pinned = self._source.is_of_one_version  # each read would have been an error
         if not pinned and (self._token is not None or not self._source.is_remote):
             self._source.check_unchanged()
-        return Content(self._source.footer().rows, self._crc.get(leaf.index, []), self._token)
+        return Content(self._source.footer().rows, self._hashes.get(leaf.index, []), self._token)
 
 
 # --- is it the same still -------------------------------------------------------------------------
 
-_remembered: OrderedDict[tuple[str, str], dict[tuple[int, int], int]] = OrderedDict()
+_remembered: OrderedDict[tuple[str, str], dict[tuple[int, int], str]] = OrderedDict()
 _lock = threading.Lock()
 
 
 def difference(
     kept: Content, source: OpenFile, path: tuple[str, ...], row_groups: Iterable[int] | None = None
 ) -> str | None:
-    """The difference in a column's bytes, in words; None where token or checksums are equal.
+    """The difference in a column's bytes, in words; None where token or hashes are equal.
 
     path        of the column
     row_groups  whose chunks matter; None: all. The rows of each row group are compared in any case
-    Raises FileError where the file cannot be read. Checksums are taken once in a process for each version of a file
+    Raises FileError where the file cannot be read. Hashes are taken once in a process for each version of a file
     that a token can tell.
     """
     if source.is_known_by(kept.token):
@@ -149,23 +153,23 @@ def difference(
     except UnknownColumnError:
         return f"it has no column {'.'.join(path)}"
     rows = list(footer.rows)
-    if rows != list(kept.rows) or len(rows) != len(kept.crc32):
+    if rows != list(kept.rows) or len(rows) != len(kept.hashes):
         return f"its {len(rows)} row groups have other rows than the {len(kept.rows)} before"
     token = source.lasting_token()
     known = _known_of(source, token)
     for group in range(len(rows)) if row_groups is None else row_groups:
-        crc = known.get((leaf.index, group))
-        if crc is None:
-            crc = known[leaf.index, group] = chunk_crc(source, footer, leaf, group)
+        found = known.get((leaf.index, group))
+        if found is None:
+            found = known[leaf.index, group] = chunk_hash(source, footer, leaf, group)
             if token is not None and source.lasting_token() != token:
                 _forget(source, token)
-        if crc != kept.crc32[group]:
+        if found != kept.hashes[group]:
             return f"column {leaf.name} of row group {group} has other bytes"
     return None
 
 
-def _known_of(source: OpenFile, token: Mapping[str, Any] | None) -> dict[tuple[int, int], int]:
-    """(column, row group) -> the checksum of a file's chunk, as far as this process has taken them."""
+def _known_of(source: OpenFile, token: Mapping[str, Any] | None) -> dict[tuple[int, int], str]:
+    """(column, row group) -> the hash of a file's chunk, as far as this process has taken them."""
     if token is None:
         return {}
     key = source.path, json.dumps(token, sort_keys=True)

@@ -22,8 +22,8 @@ import numpy as np
 
 from parquet_bloom._version import __version__
 from parquet_bloom.dataclass import dataclass
-from parquet_bloom.errors import CHANGED, ConflictError, RequestError, parameter
-from parquet_bloom.filters.content import Content, Recording
+from parquet_bloom.errors import CHANGED, ConflictError, DamagedFileError, RequestError, first_line, parameter
+from parquet_bloom.filters.content import HASH_BYTES, Content, Recording
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.statistics import statistics_of
@@ -191,7 +191,15 @@ class Journal:
 
 
 def _content_words(contents: dict[int, Content]) -> dict[str, Any]:
-    return {str(number): [list(one.crc32), one.token] for number, one in contents.items()}
+    return {str(number): [list(one.hashes), one.token] for number, one in contents.items()}
+
+
+def _contents_in(words: dict[str, Any], rows: Sequence[int]) -> dict[int, Content]:
+    """The contents that `_content_words` made words of. Raises ValueError, TypeError, AttributeError for others."""
+    found = {int(number): Content(rows, hashes, token) for number, (hashes, token) in words.items()}
+    if any(len(bytes.fromhex(one)) != HASH_BYTES for content in found.values() for one in content.hashes):
+        raise ValueError("a hash of another length")
+    return found
 
 
 def build_segments(
@@ -216,14 +224,17 @@ def _build_segment(planned: PlannedSegment, files: IndexFiles, threads: int, met
     sorter = Sorter(packings, files, f"build/{planned.id}", max(1, limits().max_memory // (8 * _ENTRY_COPIES)))
     # 1. Files whose entries are in runs already.
     done = 0
-    for step in journal.steps:
-        if step.get("segment") == planned.id:
-            sorter.lengths = dict(step["lengths"])
-            for one, words in zip(planned.files[done:], step["contents"], strict=False):
-                rows = one.listed.rows.tolist()
-                one.listed.content = {int(n): Content(rows, crc, token) for n, (crc, token) in words.items()}
-                meter.finish()
-            done = step["files"]
+    try:
+        for step in journal.steps:
+            if step.get("segment") == planned.id:
+                sorter.lengths = {str(name): int(length) for name, length in step["lengths"].items()}
+                for one, words in zip(planned.files[done : step["files"]], step["contents"], strict=True):
+                    one.listed.content = _contents_in(words, one.listed.rows.tolist())
+                    meter.finish()
+                done = step["files"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"is damaged ({first_line(error)}); remove {files.named('build')}, and start the build again"
+        raise DamagedFileError(files.named(JOURNAL), reason) from error
     # 2. The others: at least the last one.
     _sort(planned, done, sorter, threads, meter, journal)
     # 3. A file for each partition of each column.

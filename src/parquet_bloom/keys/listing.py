@@ -1,13 +1,13 @@
 """The places of a segment: files.parquet, one row a place, in the order of files and row groups.
 
-    place  file  path       row_group  first_row  rows  schema | token ...   | values_0  lower_0  upper_0  crc32_0 ...
+    place  file  path       row_group  first_row  rows  schema | token ...   | values_0  lower_0  upper_0  xxh3_0 ...
       0      0   a.parquet      0            0     100     0   | inode, ...  |   100        3       995     1803...
       1      0   a.parquet      1          100     100     0   |             |   100        7       998     9217...
       2      1   b.parquet      0            0      50     0   |             |    50        0       1000    1455...
 
 `path` is below the root of the manifest. The token of a file is what recognises its version (storage.version_token); it
 is NULL where nothing that the storage says is proof. For each column that is indexed, by its number: the values of the
-chunk, bounds in the column's order (format.statistics.domain_of), flags, and the CRC-32 of the chunk (filters.content).
+chunk, bounds in the column's order (format.statistics.domain_of), flags, and the hash of the chunk (filters.content).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError
-from parquet_bloom.filters.content import Content
+from parquet_bloom.filters.content import HASH_BYTES, Content
 from parquet_bloom.format.schema import INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of
 from parquet_bloom.format.values import type_of
@@ -43,6 +43,7 @@ _LOCAL = {
 }
 _STORED = {"etag": pa.string(), "generation": pa.string(), "modified": pa.int64()}
 TOKEN = {**_LOCAL, **_STORED}
+HASH = pa.binary(HASH_BYTES)
 _WHOLE = 4 << 20  # bytes of a listing that is fetched at once, and stays in memory
 _LONGEST = 64  # bytes of a bound that is kept
 
@@ -124,20 +125,23 @@ def _column_arrays(number: int, leaf: Leaf, files: Sequence[ListedFile], counts:
             parts += [None] * n if s is None or has is None else _bounds(getattr(s, name).tolist(), has, name, leaf)
         return pa.array(parts, _bound_kind(leaf))
 
-    def numbers(values: Iterable[Sequence[int] | None], kind: pa.DataType) -> pa.Array:
+    def joined(values: Iterable[Sequence[Any] | None], kind: pa.DataType) -> pa.Array:
         listed = [[None] * n if own is None else list(own) for own, n in zip(values, counts, strict=True)]
         return pa.array([one for own in listed for one in own], kind)
 
     values = [one.values[number].tolist() if has else None for one, has in zip(files, known, strict=True)]
-    crcs = [one.content[number].crc32 if has else None for one, has in zip(files, known, strict=True)]
+    hashes = [
+        list(map(bytes.fromhex, one.content[number].hashes)) if has else None
+        for one, has in zip(files, known, strict=True)
+    ]
     return {
-        f"values_{number}": numbers(values, pa.int64()),
+        f"values_{number}": joined(values, pa.int64()),
         f"some_null_{number}": flags("some_null"),
         f"some_value_{number}": flags("some_value"),
         f"nan_free_{number}": flags("nan_free"),
         f"lower_{number}": bounds("lower"),
         f"upper_{number}": bounds("upper"),
-        f"crc32_{number}": numbers(crcs, pa.uint32()),
+        f"xxh3_{number}": joined(hashes, HASH),
     }
 
 
@@ -296,16 +300,20 @@ class Listing:
 
     def content(self, number: int, file: int) -> Content | None:
         """The content of a column of a file when it was indexed; None where the file lacks the column."""
-        crcs = self._contents(number)[self.first[file] : self.first[file + 1]].to_pylist()
-        if None in crcs:
+        hashes = self._contents(number)[self.first[file] : self.first[file + 1]].to_pylist()
+        if None in hashes:
             return None
         rows = self.rows[1][self.first[file] : self.first[file + 1]].tolist()
-        return Content(rows, crcs, self.tokens[file])
+        return Content(rows, [one.hex() for one in hashes], self.tokens[file])
 
     def _contents(self, number: int) -> Any:
-        known = self.__dict__.setdefault("_crcs", {})
+        known = self.__dict__.setdefault("_hashes", {})
         if number not in known:
-            known[number] = self._columns([f"crc32_{number}"]).column(0).combine_chunks()
+            name = f"xxh3_{number}"
+            column = self._columns([name]).column(0)
+            if column.type != HASH:
+                raise self._damaged(f"{name} is {column.type}, and {HASH} is right")
+            known[number] = column.combine_chunks()
         return known[number]
 
     def statistics(self, number: int, leaf: Leaf) -> ColumnStatistics:

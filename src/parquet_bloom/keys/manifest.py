@@ -31,7 +31,7 @@ from parquet_bloom.format.values import type_of
 
 NAME = "manifest.json"
 KIND = "parquet-bloom key index"
-VERSION = 1
+VERSION = 2  # 1 recognised chunks by their CRC-32, which misses changes in GZIP
 GROUP_ENTRIES = 1 << 15  # of a row group of entries: 100 KB, which a lookup reads
 SPARE_BITS = 6  # a segment may grow 64 times by merging before its false places exceed what was wanted
 _MOST_BITS = 63  # `hash` is an INT64, which every engine reads
@@ -324,6 +324,10 @@ def from_json(data: bytes, path: object) -> Manifest:
     if version > VERSION:
         raise RequestError(
             f"{path}: has version {version} of the format, and this release knows {VERSION}; use a newer release"
+        )
+    if version < VERSION:
+        raise RequestError(
+            f"{path}: has version {version} of the format, which misses some changes of files; build it again"
         )
     try:
         words = whole["index"]

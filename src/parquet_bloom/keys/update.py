@@ -1,7 +1,7 @@
 """Updating a key index: new files become a segment, gone ones leave, and segments merge without reading data.
 
     files of the source   known, same token or log      entries stay
-                          known, another token          the CRC-32 of each chunk: equal, entries stay; else as new
+                          known, another token          the hash of each chunk: equal, entries stay; else as new
                           new                           decoded, a segment of their own
     files of the index    not in the source             their places leave when their segment merges
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import xxhash
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import (
@@ -194,11 +194,12 @@ def _has_grown(source: OpenFile, file: FileVersion) -> bool:
 
 
 def _row_groups(outline: Outline) -> int:
-    """A checksum of what an outline says of row groups: places, sizes and statistics."""
-    # `data` has the bytes of statistics that the slots point at; the offset of the footer is the checksum's first
-    # value.
-    crc = zlib.crc32(outline.data, outline.start)
-    return zlib.crc32(outline.slots.tobytes(), zlib.crc32(outline.rows.tobytes(), crc))
+    """A hash of what an outline says of row groups: places, sizes and statistics."""
+    # `data` has the bytes of statistics that the slots point at.
+    found = xxhash.xxh3_128(outline.data, outline.start & (1 << 64) - 1)
+    found.update(outline.rows.tobytes())
+    found.update(outline.slots.tobytes())
+    return found.intdigest()
 
 
 def for_arrow(file: FileResult) -> Any:

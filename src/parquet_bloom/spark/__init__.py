@@ -33,7 +33,7 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 #
 # Filters of other bytes are never put in.
 #     The rows of a large file's filters carry the version token of the file that they were built from. If no token is
-#     proof, they carry the CRC-32 of the chunk. `edit.add.add_file` accepts such filters; all other code is that of one
+#     proof, they carry a hash of the chunk. `edit.add.add_file` accepts such filters; all other code is that of one
 #     machine.
 #
 # A table (`work.TableWork`) is not listed.

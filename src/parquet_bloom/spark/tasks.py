@@ -5,7 +5,7 @@
 
 A unit is a run of column chunks in the order in which their filters are written. Its file may be
 replaced between the steps, and filters of other bytes are never put in. Each filter's row says of which bytes it is
-(filters.content): by the file's version token, where that is proof on any machine, else by the CRC-32 of the chunk,
+(filters.content): by the file's version token, where that is proof on any machine, else by a hash of the chunk,
 taken before and after it was decoded and once more by `assemble`. Size and CRC-32 of the footer, which all rows of a
 file have in common, tell only that the chunks are the same ones. Which columns get filters is decided once, by `cut`;
 the header and the units carry it.
@@ -31,7 +31,7 @@ from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import is_made_from
 from parquet_bloom.edit.writer import BuiltElsewhere, build
 from parquet_bloom.errors import CHANGED, ConflictError, FileError, ParquetBloomError, StorageError
-from parquet_bloom.filters.content import chunk_crc
+from parquet_bloom.filters.content import chunk_hash
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms import BuiltFilter
@@ -257,7 +257,7 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 
 
 def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter, Row]]:
-    """Filters, each with an identity of its bytes: version_token, or else chunk_crc."""
+    """Filters, each with an identity of its bytes: version_token, or else chunk_xxh3."""
     request = run.request
     with OpenFile(job.data_file(row), pin=True) as source:
         if _layout(source) != row["crc"]:
@@ -270,13 +270,13 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
         token_text = None if token is None else json.dumps(token, sort_keys=True)
 
         def work(key: ChunkKey) -> tuple[ChunkKey, BuiltFilter, Row]:
-            before = chunk_crc(source, footer, footer.leaves[key[1]], key[0]) if token is None else None
+            before = chunk_hash(source, footer, footer.leaves[key[1]], key[0]) if token is None else None
             built = build(readers[key[1]], footer, key[0], request.form, made.sizings[key])
             if token is not None:
                 source.check_unchanged()
-            elif chunk_crc(source, footer, footer.leaves[key[1]], key[0]) != before:
+            elif chunk_hash(source, footer, footer.leaves[key[1]], key[0]) != before:
                 raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
-            return key, built, {"version_token": token_text, "chunk_crc": before}
+            return key, built, {"version_token": token_text, "chunk_xxh3": before}
 
         try:
             yield from run.workers.in_order(work, keys)
@@ -294,7 +294,7 @@ def _filter_row(
         "place": position,
         "crc": row["crc"],
         "version_token": known.get("version_token"),
-        "chunk_crc": known.get("chunk_crc"),
+        "chunk_xxh3": known.get("chunk_xxh3"),
         "row_group": key[0],
         "column": key[1],
         "data": built.data if built is not None else None,
@@ -337,7 +337,7 @@ def _is_of(row: Row, source: OpenFile, key: ChunkKey) -> bool:
     if row["version_token"] is not None:
         return source.is_known_by(json.loads(row["version_token"]))
     footer = source.footer()
-    return bool(chunk_crc(source, footer, footer.leaves[key[1]], key[0]) == row["chunk_crc"])
+    return bool(chunk_hash(source, footer, footer.leaves[key[1]], key[0]) == row["chunk_xxh3"])
 
 
 class _Lost(StorageError):

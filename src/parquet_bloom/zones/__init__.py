@@ -8,7 +8,7 @@ Decisions
 
 The identity of a fragment is its content, not its size.
     An index keeps of each Parquet file what recognises the content of its column (`filters.content`): a version token,
-    if what the storage says proves equal bytes (`storage.version_token`), and a CRC-32 for each chunk, computed while
+    if what the storage says proves equal bytes (`storage.version_token`), and a hash for each chunk, computed while
     it is decoded. Of a Lance fragment it keeps the description of the data files that have the column, so deletions
     and other columns do not matter.
 

@@ -42,10 +42,10 @@ _FRAGMENT = {
     "footer_crc32": int,
     "relative": str,
     "rows": list,
-    "chunk_crc32": list,
+    "chunk_xxh3": list,
     "token": dict,
 }
-_MAY_LACK = {"relative", "rows", "chunk_crc32", "token"}
+_MAY_LACK = {"relative", "rows", "chunk_xxh3", "token"}
 
 
 class ZoneFile:
@@ -102,9 +102,11 @@ class ZoneFile:
                 if type(one.get(key)) is not wanted and (key not in _MAY_LACK or key in one):
                     reason = f"a fragment's {key} is {literal_text(one.get(key))}, and no {wanted.__name__}"
                     raise DamagedFileError(self.path, reason)
-            if any(type(n) is not int for n in [*one.get("rows", ()), *one.get("chunk_crc32", ())]):
+            if any(type(n) is not int for n in one.get("rows", ())) or any(
+                type(text) is not str for text in one.get("chunk_xxh3", ())
+            ):
                 raise DamagedFileError(
-                    self.path, f"a fragment's rows or checksums, of {literal_text(one['path'])}, are no numbers"
+                    self.path, f"a fragment's rows are no numbers, or its hashes no texts: {literal_text(one['path'])}"
                 )
             if not 0 <= one["fragment"] < 1 << 48 or not _is_name(one["path"] + one.get("relative", "")):
                 raise DamagedFileError(

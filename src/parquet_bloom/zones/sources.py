@@ -242,17 +242,17 @@ def _hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
 def identity_of(content: Content, named: Mapping[str, Any]) -> Identity:
     """The identity of a file in an index: its name, and the content of the indexed column.
 
-    {path, size, footer_crc32, rows: [...], chunk_crc32: [...]}, rows and checksums by row group; and the token, if any
+    {path, size, footer_crc32, rows: [...], chunk_xxh3: [...]}, rows and hashes by row group; and the token, if any
     """
-    known = {**named, "rows": list(content.rows), "chunk_crc32": list(content.crc32)}
+    known = {**named, "rows": list(content.rows), "chunk_xxh3": list(content.hashes)}
     return known if content.token is None else {**known, "token": content.token}
 
 
 def content_of(identity: Identity) -> Content | None:
-    """The content of a column that an index keeps; None in what versions before ours have built."""
-    if "chunk_crc32" not in identity or "rows" not in identity:
+    """The content of a column that an index keeps; None in what older versions have built, with a CRC-32 or none."""
+    if "chunk_xxh3" not in identity or "rows" not in identity:
         return None
-    return Content(identity["rows"], identity["chunk_crc32"], identity.get("token"))
+    return Content(identity["rows"], identity["chunk_xxh3"], identity.get("token"))
 
 
 def fingerprint(source: OpenFile) -> dict[str, Any]:
