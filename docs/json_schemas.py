@@ -31,6 +31,7 @@ def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
     from parquet_bloom.advice.advise import Advice
     from parquet_bloom.edit.reports import AddReport, RemoveReport
+    from parquet_bloom.facts.report import EnginesReport
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
@@ -38,8 +39,6 @@ def documents() -> dict[str, dict[str, Any]]:
     from parquet_bloom.keys.update import UpdateReport
     from parquet_bloom.keys.verify import KeyIndexInfo, VerifiedKeyIndex
     from parquet_bloom.report.page.page import ReportPage
-    from parquet_bloom.trials.ask import EnginesReport
-    from parquet_bloom.trials.bench import BenchReport
     from parquet_bloom.zones.build import BuildReport
     from parquet_bloom.zones.query import Matches
     from parquet_bloom.zones.verify import IndexInfo, VerifiedIndex
@@ -51,7 +50,6 @@ def documents() -> dict[str, dict[str, Any]]:
         "verify": VerifyReport,
         "advise": Advice,
         "engines": EnginesReport,
-        "bench": BenchReport,
         "index-build": BuildReport,
         "index-build-keys": KeyIndexReport,
         "index-inspect": IndexInfo,

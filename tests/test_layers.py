@@ -26,7 +26,6 @@ PACKAGE = Path(parquet_bloom.__file__).resolve().parent
 ORDER = [
     "kernels",  # arrays in, arrays out
     "format",  # bytes in, values out
-    "facts",  # which engine uses filters of which type
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "output",  # new files replace old ones
@@ -37,10 +36,9 @@ ORDER = [
     "tables/ducklake",
     "filters",  # of one open file: values and filters, inspect, verify
     "search",  # which row groups can match
+    "facts",  # which engine uses filters of which type
     "edit",  # new versions of files and tables
     "change",  # a door, one module: files and tables
-    "trials/adapters",  # how each engine is asked
-    "trials",  # engines tested, queries measured
     "advice",  # which columns, at what rate, for what
     "zones",  # zone indexes
     "keys",  # key indexes
@@ -54,26 +52,23 @@ ORDER = [
 ]
 ADAPTERS = {"tables/delta", "tables/iceberg", "tables/ducklake"}
 CHANGE = {"edit", "change"}
-TRIALS = {"trials", "trials/adapters", "advice"}
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
-    "predicates": {"facts"},
-    "storage": {"facts", "predicates"},
-    "output": {"facts", "predicates"},
-    "source": {"facts", "output", "predicates"},
-    "tables": {"facts", "output", "predicates"},
-    "tables/delta": {"facts", "output", "predicates"},
-    "tables/iceberg": {"facts", "output", "predicates", "tables/delta"},
-    "tables/ducklake": {"facts", "output", "predicates", "tables/delta", "tables/iceberg"},
-    "filters": {"facts", "output", "predicates", "tables", *ADAPTERS},
-    "search": {"facts", "output", "tables", *ADAPTERS},
+    "storage": {"predicates"},
+    "output": {"predicates"},
+    "source": {"output", "predicates"},
+    "tables": {"output", "predicates"},
+    "tables/delta": {"output", "predicates"},
+    "tables/iceberg": {"output", "predicates", "tables/delta"},
+    "tables/ducklake": {"output", "predicates", "tables/delta", "tables/iceberg"},
+    "filters": {"output", "predicates", "tables", *ADAPTERS},
+    "search": {"output", "tables", *ADAPTERS},
+    "facts": {"filters", "output", "predicates", "search", "tables", *ADAPTERS},
     "edit": {"search", "predicates", "tables", *ADAPTERS},
     "change": {"facts", "search", "predicates", "tables", *ADAPTERS},
-    "trials/adapters": {*CHANGE, "filters", "output", "tables", *ADAPTERS},
-    "trials": {"output", "tables", *ADAPTERS},
-    "advice": {"search", "output", "trials/adapters", "tables", *ADAPTERS},
-    "keys": {"facts", *CHANGE, *TRIALS, "zones", "tables", *ADAPTERS},
-    "zones": {"facts", *CHANGE, *TRIALS, "tables", *ADAPTERS},
-    "read": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
+    "advice": {"search", "output", "tables", *ADAPTERS},
+    "keys": {"facts", *CHANGE, "advice", "zones", "tables", *ADAPTERS},
+    "zones": {"facts", *CHANGE, "advice", "tables", *ADAPTERS},
+    "read": {"facts", *CHANGE, "advice", "output", "tables", *ADAPTERS},
 }
 FOR_ALL = {"dataclass", "errors", "extras", "options", "_thrift", "_version"}
 ENTRANCES = {

@@ -47,7 +47,7 @@ ALLOWED = {  # (module, name of the function or class; "" for the module) -> why
     ("report.page.pictures", "strip"): "from left to right, on the page",
 }
 ALLOWED_NAMES = {  # function or class -> why
-    "tell": "of engines' adapters, as engines tell figures of a query",
+    "tell": "of open files, as Python names it; of progress, the text to show",
 }
 SUBJECTS = frozenset(("what", "where", "who", "whose", "which"))  # of a first sentence
 

@@ -16,12 +16,10 @@ from parquet_bloom import (
     AddedFilter,
     AddOptions,
     AddReport,
-    BenchReport,
     ColumnAdvice,
     ColumnFilters,
     Draft2015,
     EngineAnswer,
-    EngineGain,
     EngineInfo,
     EnginesReport,
     FailedFile,
@@ -72,14 +70,10 @@ def advice() -> None:
 
 
 def engines() -> None:
-    report = parquet_bloom.engines(["duckdb"], test=True, kinds=["int64"], progress=print)
+    report = parquet_bloom.engines(["duckdb"], kinds=["int64"])
     assert_type(report, EnginesReport)
     assert_type(report.engines, list[EngineInfo])
     assert_type(report.answers, list[EngineAnswer])
-    gains = parquet_bloom.bench("x.parquet", "id = 5", names=["duckdb"], runs=3, raw_files=True, progress=print)
-    assert_type(gains, BenchReport)
-    assert_type(gains.engines, list[EngineGain])
-    assert_type(gains.sentence, str)
     page = parquet_bloom.write_report("events/", "report.html", where="id = 5", overwrite=True, progress=print)
     assert_type(page, ReportPage)
 

@@ -10,7 +10,7 @@
     read_table       the rows that match, as a Table      remove_filters   give files back without filters
     read_batches     the same, batch by batch             advise           which columns filters help
     dataset          for DuckDB, DataFusion and others    status           which columns lack or lost filters
-    scan_polars      for Polars                           bench, engines   what engines gain, who uses filters
+    scan_polars      for Polars                           engines          which engines use filters
     count, prune     how many rows, which row groups      write_report     one HTML page about files
     build_index      a key index beside the data          locate           the row groups of many keys
     update_index     bring it up to date                  rebuild_index    build it again
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.sample import Interval
     from parquet_bloom.edit.write import FilterWriter, NewFileOptions, WriterOptions, write_table
+    from parquet_bloom.facts.report import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
@@ -91,8 +92,6 @@ if TYPE_CHECKING:
     from parquet_bloom.search.scan import Scan
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
-    from parquet_bloom.trials.ask import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
-    from parquet_bloom.trials.bench import BenchReport, EngineGain, bench
 
 _HOMES = {
     "AddReport": "edit.reports",
@@ -100,15 +99,13 @@ _HOMES = {
     "AddedFilter": "edit.reports",
     "Advice": "advice.advise",
     "AskOptions": "search.options",
-    "BenchReport": "trials.bench",
     "ColumnAdvice": "advice.advise",
     "ColumnFilters": "search.check",
     "ColumnStatus": "filters.status",
-    "EngineAnswer": "trials.ask",
-    "EngineHazard": "trials.ask",
-    "EngineGain": "trials.bench",
-    "EngineInfo": "trials.ask",
-    "EnginesReport": "trials.ask",
+    "EngineAnswer": "facts.report",
+    "EngineHazard": "facts.report",
+    "EngineInfo": "facts.report",
+    "EnginesReport": "facts.report",
     "ExcludedFile": "search.check",
     "FailedFile": "storage.paths",
     "FileInfo": "filters.inspect",
@@ -142,12 +139,11 @@ _HOMES = {
     "add_filters": "change",
     "WriterOptions": "edit.write",
     "advise": "advice.advise",
-    "bench": "trials.bench",
     "build_index": "keys.build",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
-    "engines": "trials.ask",
+    "engines": "facts.report",
     "inspect": "filters.inspect",
     "locate": "keys.locate",
     "prune": "read",
@@ -182,7 +178,6 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "update_index",
     "locate",
     "advise",
-    "bench",
     "engines",
     "write_report",
     "set_limits",
@@ -192,14 +187,12 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "AddedFilter",
     "Advice",
     "AskOptions",
-    "BenchReport",
     "ColumnAdvice",
     "ColumnFilters",
     "ColumnStatus",
     "CommitOptions",
     "Draft2015",
     "EngineAnswer",
-    "EngineGain",
     "EngineHazard",
     "EngineInfo",
     "EnginesReport",

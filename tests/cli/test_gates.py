@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.denying import deny
 from support.samples import FIXTURES, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.report.gates import annotation, min_skipped
-from parquet_bloom.trials.samples import deny
 
 ID = keys_table()["id"][0].as_py()
 

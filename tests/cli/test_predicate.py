@@ -1,4 +1,4 @@
-"""Which word is the predicate: check, read, report, bench and index query agree, and say so where it is not clear."""
+"""Which word is the predicate: check, read, report and index query agree, and say so where it is not clear."""
 
 from __future__ import annotations
 
@@ -107,7 +107,6 @@ MISTAKES = {
     "check a.parquet evnts.parquet": "evnts.parquet: no such file or folder; and no predicate",
     "check a.parquet evnts": 'evnts: no such file or folder; and no predicate, such as "id = 42" (',
     "report a.parquet evnts.parquet -o r.html": "evnts.parquet: no such file or folder; and no predicate",
-    "bench a.parquet evnts.parquet": "evnts.parquet: no such file or folder; and no predicate",
     # one word alone is a file, or a predicate without files
     "read evnts.parquet": "evnts.parquet: no such file or folder",
     "read evnts": "evnts: no such file or folder",
@@ -117,7 +116,6 @@ MISTAKES = {
     "check a.parquet": "no predicate after a.parquet",
     "check a.parquet 'b c.parquet'": "no predicate after b c.parquet",
     "check delta:table": "no predicate after delta:table",
-    "bench a.parquet 'b c.parquet'": "no predicate after b c.parquet",
     # two predicates, or one in the wrong place
     "read a.parquet 'id = 3' --where 'id = 4'": "id = 3 and --where id = 4: give the predicate once",
     "read 'id = 3' a.parquet": "id = 3: no such file or folder; a predicate is the last argument",

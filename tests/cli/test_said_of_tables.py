@@ -129,13 +129,6 @@ def test_files_of_no_table_need_a_place(tmp_path: Path, capsys: pytest.CaptureFi
         assert capsys.readouterr().err.startswith("parquet-bloom: give --output for a new file, or --in-place to")
 
 
-@pytest.mark.parametrize("name", ["delta:t", "iceberg:cat/ns.t", "ducklake:cat/main.t"])
-def test_bench_says_that_it_takes_no_table(delta: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bench", name, "id = 5"]) == 2
-    said = capsys.readouterr().err
-    assert f"{name}: bench takes one file on a local disk, no table; name a file of it, with --raw-files" in said
-
-
 @pytest.mark.parametrize("linked", [False, True])
 def test_nothing_but_a_commit_takes_the_place_of_a_tables_file(
     delta: str, linked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -28,7 +28,7 @@ BOTH = ("duckdb", "datafusion")
 class Case:
     """A column, whether it gets a filter, and a word of the reason why not.
 
-    engines   those that use filters over its type (as measured for docs/bench.md)
+    engines   those that use filters over its type (docs/engines.md)
     encoding  pyarrow's name; "" for a dictionary
     """
 

@@ -12,7 +12,7 @@ import pytest
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.known import as_text, check_engine, known_engines, notes_of
+from parquet_bloom.facts.known import check_engine, notes_of
 from parquet_bloom.storage.open_file import OpenFile
 
 
@@ -92,8 +92,3 @@ def test_an_engine_that_nobody_knows_is_an_error_before_work(path: Path, tmp_pat
         parquet_bloom.add_filters(path, tmp_path / "out.parquet", engine="duckbd")
     assert not list(tmp_path.iterdir())
     assert check_engine("Spark 3.5")[1] == "3.5"
-
-
-def test_the_text_of_facts_is_made_by_its_own_code() -> None:
-    kept = Path(parquet_bloom.__file__).parent / "facts" / "engines.json"
-    assert kept.read_text() == as_text(known_engines())

@@ -13,7 +13,7 @@ import pytest
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.known import ALL, KINDS, READS, RUN, Hazard, check_engine, facts_of, hazards, release_number
+from parquet_bloom.facts.known import ALL, KINDS, RUN, Hazard, check_engine, facts_of, hazards, release_number
 from parquet_bloom.format.forms import FORMATS
 
 PLACEMENTS = {"footer", "chunk-start", "tail"}
@@ -211,13 +211,6 @@ def test_engines_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)["hazards"]
     assert [(one["types"], one["ours"], one["versions"]) for one in found] == [(["float16"], False, [["1.3.0", ""]])]
     assert len(parquet_bloom.engines().hazards) == len(hazards())
-
-
-def test_engines_that_are_asked_are_told_their_own_hazards() -> None:
-    report = parquet_bloom.engines(["duckdb"], test=True, kinds=["float16"])
-    version = report.engines[0].version
-    some = [one for one in hazards() if one.engine == "duckdb" and one.role == READS and "float16" in one.types]
-    assert [one.source for one in report.hazards] == [one.source for one in some if one.hits_version(version)]
 
 
 def test_what_was_run_names_the_releases_that_were_run() -> None:

@@ -20,7 +20,6 @@ from support.spark_needed import need_spark
 import parquet_bloom
 from parquet_bloom.cli import group, run
 from parquet_bloom.spark.sessions import session
-from parquet_bloom.trials.samples import deny
 
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted((REPOSITORY / "docs" / "schemas").glob("*.json"))}
 ID = keys_table()["id"][0].as_py()
@@ -135,14 +134,8 @@ def test_checking(printed: Any, keys: Path, predicate: str, status: int) -> None
     assert found["gates"][0]["holds"] is bool(status)
 
 
-def test_engines_and_bench(printed: Any, keys: Path) -> None:
+def test_engines(printed: Any) -> None:
     assert printed("engines", "engines", "--json")["answers"]
-    assert printed("engines", "engines", "--json", "--test", "--engine", "pyarrow", "--kind", "uuid")["tested"]
-    words = (keys, f"id = {ID}", "--runs", "1", "--json", "--engine", "parquet_bloom")
-    assert len(printed("bench", "bench", *words, "--engine", "pyarrow")["engines"]) == 2
-    parquet_bloom.add_filters(keys, in_place=True, columns=["id"])
-    deny(keys)
-    printed("bench", "bench", *words, status=1)
 
 
 def test_zone_indexes(printed: Any, keys: Path, tmp_path: Path) -> None:

@@ -69,7 +69,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         "count": parquet_bloom.count(good, "at < 3"),
         "advise": parquet_bloom.advise(data),
         "engines": parquet_bloom.engines(),
-        "bench": parquet_bloom.bench(good[0], f"trace_id = '{key}'", names=["pyarrow"], runs=1),
         "report": parquet_bloom.write_report(data, work / "page.html"),
         "footer_cache": cache,
         "limits": parquet_bloom.Limits(),

@@ -278,7 +278,7 @@ def test_duckdb_finds_the_same_rows(files: dict[str, Stored], name: str) -> None
     ("us", "'2026-11-01 00:00'", "'2026-11-01 00:00Z'"), ("us_utc", "'2026-11-01T00:00Z'", "'2026-11-01 00:00'"),
     ("day", "'2026-11-01'", "'2026-11-01Z'"),
 ])  # fmt: skip
-def test_commands_report_and_bench_take_what_check_takes(
+def test_commands_and_report_take_what_check_takes(
     files: dict[str, Stored], name: str, good: str, bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
     path = str(files[name].path)
@@ -287,10 +287,7 @@ def test_commands_report_and_bench_take_what_check_takes(
         "check": lambda text: [path, text],
         "read": lambda text: [path, "--where", text],
         "report": lambda text: [path, "--where", text, "--output", page, "--overwrite"],
-        "bench": lambda text: [path, text, "--engine", "parquet_bloom", "--runs", "1"],
     }
-    if name != "us":  # it starts processes
-        del commands["bench"]
     for verb, arguments in commands.items():
         for text, status in ((f"at = {good}", 0), (f"at = {bad}", 2)):
             found, said = run([verb, *arguments(text)]), capsys.readouterr().err

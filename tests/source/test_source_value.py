@@ -93,7 +93,7 @@ def test_each_method_is_the_function_of_its_name(folder: Path, verb: str, named:
 
 
 def test_every_function_over_paths_is_a_method() -> None:
-    apart = {"bench", "engines", "set_limits", "write_report", "write_table"}
+    apart = {"engines", "set_limits", "write_report", "write_table"}
     functions = {name for name in parquet_bloom.__all__ if name[0].islower()} - apart
     assert functions <= set(dir(Source))
     for name in functions:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from support.denying import COLUMNS, question_values, write_pair
 from support.iceberg_spark import PACKAGES, IcebergSpark, IcebergSparkError
 from support.iceberg_tables import Warehouse
 
@@ -25,8 +26,6 @@ from parquet_bloom.facts.known import (
     known_engines,
     questions_of,
 )
-from parquet_bloom.trials import samples
-from parquet_bloom.trials.samples import COLUMNS, write_pair
 
 pytestmark = pytest.mark.slow
 
@@ -83,14 +82,14 @@ def answers_of(kind: str, spark: IcebergSpark, lake: Warehouse, folder: Path) ->
         except (IcebergSparkError, UnsupportedPyArrowTypeException, TypeError, ValueError, NotImplementedError):
             continue
         for stored, question in asked:
-            values, _ = samples.question_values(kind, question)
+            values, _ = question_values(kind, question)
             try:
                 ((count,),) = spark.sql(f"SELECT count(*) FROM pair WHERE {condition(kind, stored, question, values)}")
             except IcebergSparkError:
                 count = -1
             counts[stored, question].append(count)
     for stored, question in asked:
-        _, wanted = samples.question_values(kind, question)
+        _, wanted = question_values(kind, question)
         uses = {(wanted, 0): USED, (wanted, wanted): NOT_USED}
         found[stored][question] = uses.get(tuple(counts[stored, question]), CANNOT_ASK)
     return found

@@ -46,7 +46,6 @@ _COMMANDS = (
     "locate",
     "advise",
     "engines",
-    "bench",
     "report",
     "index",
     "spark",
@@ -62,7 +61,7 @@ class _Commands(Commands):
     sections: ClassVar[Mapping[str, Sequence[str]]] = {
         "Make filters": ("advise", "add", "remove"),
         "Use filters": ("check", "read", "locate"),
-        "Look at filters": ("status", "inspect", "verify", "report", "bench", "engines"),
+        "Look at filters": ("status", "inspect", "verify", "report", "engines"),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:

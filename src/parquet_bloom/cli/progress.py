@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -93,18 +92,6 @@ class Watch:
             self._started = time.monotonic()
         self._done.log(self._name, progress)
         self.tell(lambda: f"{in_words(progress)}, {self._rate(progress)}".removesuffix(", "), progress.share)
-
-    def counting(self, verb: str, steps: int, what: str) -> Callable[[str], None]:
-        """A callback for each step's name as it begins: "asking DuckDB, 1 of 6 engines"."""
-        numbers = count()
-
-        def begin(name: str) -> None:
-            go_on()
-            number = next(numbers)
-            _log(self._name, "info", f"{verb} {name}")
-            self.tell(f"{verb} {name}, {number + 1} of {steps} {what}", number / steps)
-
-        return begin
 
     def close(self) -> None:
         """Take the bar away; nothing is shown any more. May be called twice."""

@@ -1,13 +1,12 @@
 """Facts on engines, as data: engines.json beside this module, one entry an engine, then the hazards.
 
-`docs/generate --measure` writes the entries of engines that are installed where it runs, as `parquet-bloom engines
---test` finds them; all others stay as they are. An entry speaks of one version. A hazard speaks of ranges of versions:
-releases that break on right filters, or write wrong ones. It is written by hand, from its source.
+`tests/engines/measure.py` writes the entries of engines that are installed where it runs; all others stay as they are.
+An entry speaks of one version. A hazard speaks of ranges of versions: releases that break on right filters, or write
+wrong ones. It is written by hand, from its source.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -274,57 +273,37 @@ def same_release(one: str, other: str) -> bool:
     return release(one) == release(other)
 
 
-def as_text(all_facts: Iterable[EngineFacts]) -> str:
-    """The text of engines.json: a line for each kind of an engine, then the hazards, as they are kept."""
-    entries = []
-    for facts in all_facts:
-        plain: dict[str, Any] = {
-            name: getattr(facts, name) for name in ("name", "title", "version", "how", "when", "note")
-        }
-        head = json.dumps(plain, ensure_ascii=False)[:-1]
-        rows = [f"  {json.dumps(k)}: {json.dumps(facts.answers[k])}" for k in KINDS if k in facts.answers]
-        entries.append(head + ', "answers": {\n' + ",\n".join(rows) + "\n}}")
-    dangers = [json.dumps(dataclasses.asdict(hazard), ensure_ascii=False) for hazard in hazards()]
-    return '{"engines": [\n' + ",\n".join(entries) + '\n],\n"hazards": [\n' + ",\n".join(dangers) + "\n]}\n"
-
-
 # --- engines that are installed here --------------------------------------------------------------
 #
-# The engines that can be asked, and which of them are installed here, in which version. Imports none of them.
+# The engines that tests/engines/measure.py asks, and which version of each is installed here. Imports none of them.
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine that is measured in a process of its own.
+    """One engine that was measured.
 
     name     as --engine and JSON have it; title as people write it
     package  the distribution that has its version; module, what is imported
-    adapter  module and class in trials.adapters
-    seconds  that one question may take; the first one starts the engine
-    counted  whether it reads files by read calls of its own process: the JVM's and mapped memory are not counted
     """
 
     name: str
     title: str
     package: str
     module: str
-    adapter: str
-    seconds: int = 60
-    counted: bool = True
 
 
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("duckdb", "DuckDB", "duckdb", "duckdb", "in_duckdb:DuckDB"),
-        Engine("datafusion", "DataFusion", "datafusion", "datafusion", "in_datafusion:DataFusion"),
-        Engine("spark", "Spark", "pyspark", "pyspark", "in_spark:Spark", 240, counted=False),
-        Engine("clickhouse", "ClickHouse", "chdb-core", "chdb", "in_chdb:ClickHouse", counted=False),
-        Engine("polars", "Polars", "polars", "polars", "in_polars:Polars"),
-        Engine("pyarrow", "pyarrow", "pyarrow", "pyarrow", "in_pyarrow:PyArrow"),
-        Engine("daft", "Daft", "daft", "daft", "in_daft:Daft"),
-        Engine("fastparquet", "fastparquet", "fastparquet", "fastparquet", "in_fastparquet:FastParquet"),
-        Engine("parquet_bloom", "parquet_bloom", "parquet-bloom", "parquet_bloom", "in_parquet_bloom:ParquetBloom"),
+        Engine("duckdb", "DuckDB", "duckdb", "duckdb"),
+        Engine("datafusion", "DataFusion", "datafusion", "datafusion"),
+        Engine("spark", "Spark", "pyspark", "pyspark"),
+        Engine("clickhouse", "ClickHouse", "chdb-core", "chdb"),
+        Engine("polars", "Polars", "polars", "polars"),
+        Engine("pyarrow", "pyarrow", "pyarrow", "pyarrow"),
+        Engine("daft", "Daft", "daft", "daft"),
+        Engine("fastparquet", "fastparquet", "fastparquet", "fastparquet"),
+        Engine("parquet_bloom", "parquet_bloom", "parquet-bloom", "parquet_bloom"),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Reports of `advise`, `bench` and `engines` for people."""
+"""Reports of `advise` and `engines` for people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from parquet_bloom.facts.known import (
     range_text,
     same_release,
 )
-from parquet_bloom.report.text import Say, folded, headline, plural, print_table, share, shortened, size, width_of
+from parquet_bloom.report.text import Say, folded, plural, print_table, share, shortened, size, width_of
 
 
 def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
@@ -118,54 +118,6 @@ def in_seconds(interval: Interval) -> str:
     return f"{high} s" if low == high else f"{low} to {high} s"
 
 
-# --- bench ----------------------------------------------------------------------------------------
-#
-# What filters gain one query, for people: a line an engine, then the sentence for people who were not there.
-
-
-def print_bench(report: Any, say: Say) -> None:
-    """Print the comparison, a line an engine, and the sentence."""
-    made = "without its filters" if report.made == "before" else f"with filters on {', '.join(report.columns)}"
-    headline(report.path, f"{plural(report.row_groups, 'row group')}, {size(report.size)}; a copy {made} was made", say)
-    say(
-        f"{report.row_groups_kept:,} left by bounds and filters, filters are {size(report.filter_bytes)}; medians of "
-        f"{plural(report.runs, 'run')}"
-    )
-    rows = [_bench_row(gain) for gain in report.engines if gain.seconds_after is not None]
-    if rows:
-        print_table(("engine", "before", "after", "times", "groups", "bytes read", "rows"), rows, (1, 2, 3, 4, 5, 6))
-    for gain in report.engines:
-        if gain.note:
-            say(f"{gain.title}: {gain.note}")
-    for gain in report.lost_rows:
-        say(f"{gain.title} finds other rows with filters than without", "red")
-    say(report.sentence, "red" if report.lost_rows else "green")
-
-
-def _bench_row(gain: Any) -> tuple[str, ...]:
-    groups = "-" if gain.row_groups_after is None else f"{gain.row_groups_before:,} > {gain.row_groups_after:,}"
-    read = "-" if gain.bytes_after is None else _from_to(gain.bytes_before, gain.bytes_after)
-    return (
-        f"{gain.title} {gain.version}",
-        _ms(gain.seconds_before),
-        _ms(gain.seconds_after),
-        f"{gain.times:.1f}",
-        groups,
-        read,
-        f"{gain.rows:,}{'' if gain.same_rows else ' !'}",
-    )
-
-
-def _from_to(before: int, after: int) -> str:
-    """29.0 > 31.0 KiB"""
-    (first, unit), second = size(before).split(" "), size(after)
-    return f"{first} > {second}" if second.endswith(f" {unit}") else f"{first} {unit} > {second}"
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:,.{0 if seconds >= 0.1 else 1}f} ms"
-
-
 # --- engines --------------------------------------------------------------------------------------
 #
 # Which engine uses filters, for people: a table on the terminal, and the page docs/engines.md.
@@ -200,8 +152,7 @@ _FEW = 6  # hazards that are told in full
 _PAGE = """# Engines
 
 Which engine uses Bloom filters, by type of column. Made by `docs/generate` from what the package keeps;
-`parquet-bloom engines` prints the same, and `parquet-bloom engines --test` asks the engines that are installed where
-it runs.
+`parquet-bloom engines` prints the same.
 
 ## By engine
 
@@ -246,9 +197,6 @@ metrics of the scan, and `row_groups_pruned_statistics` for min and max.
 **Spark.** The SQL tab of its web page shows `number of output rows` at the scan: the rows of the row groups that it
 read. In code it is the metric `numOutputRows` of the scan in `df._jdf.queryExecution().executedPlan()`, after the
 query ran.
-
-**Any engine.** `parquet-bloom bench FILE PREDICATE` runs a query before and after, and compares seconds, bytes and
-rows.
 """
 
 
@@ -308,7 +256,6 @@ def print_engines(report: Any, say: Say) -> None:
     """Print which engine uses filters of which type, then the reasons of unknown answers, and the sources."""
     if any(e.how != SOURCES for e in report.engines):
         _print_measured(report, say)
-    _print_reasons(report, say)
     sources = [e for e in report.engines if e.how == SOURCES]
     if sources:
         say("from their sources or documents, not run:")
@@ -355,21 +302,11 @@ def _print_measured(report: Any, say: Say) -> None:
             say(f"{what}: {named}")
     for e in measured:
         if e.installed is not None and not same_release(e.installed, e.version):
-            say(f"{e.title} {e.installed} is installed here; engines --test asks it")
+            say(f"{e.title} {e.installed} is installed here; another release may differ")
 
 
 def _named(engines: Sequence[Any]) -> str:
     return ", ".join(f"{e.title} {e.version}" for e in engines)
-
-
-def _print_reasons(report: Any, say: Say) -> None:
-    """Print why engines have no answer: each reason once, with the types."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for a in report.answers:
-        if a.reason and a.kind not in reasons.setdefault((a.engine, a.reason), []):
-            reasons[a.engine, a.reason].append(a.kind)
-    for (engine, reason), kinds in reasons.items():
-        say(f"{engine}, {', '.join(kinds) if len(kinds) < len(KINDS) else 'all types'}: {reason}")
 
 
 def markdown(report: Any) -> str:

@@ -12,59 +12,51 @@ import contextlib
 import importlib
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Answer = tuple[Mapping[str, Any], bytes]  # for JSON, and the bytes that follow
 _CODE = """import json, sys
-sys.path[:], module, arguments = json.loads(sys.argv[1])
+sys.path[:], module = json.loads(sys.argv[1])
 from parquet_bloom.storage.child_process import serve
-serve(module, arguments)"""
+serve(module)"""
 _PATIENCE = 5  # seconds for a process to end by itself, once nobody asks it any more
 
 
 class ChildProcess:
     """Started by the first question, and anew by one after it ended. Questions of several threads wait for each other.
 
-    module     has `answering`, which is called there with the arguments, and gives a function: question -> Answer
-    alone      the process is of no session of ours: Control-C does not reach it, and those that it starts end with it
+    module  has `answering`, which is called there and gives a function: question -> Answer
     """
 
-    def __init__(self, module: str, *arguments: str, alone: bool = False) -> None:
-        self._served = module, arguments
-        self._alone = alone
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._rest = b""
 
-    def ask(self, question: Mapping[str, Any], seconds: float | None = None) -> tuple[dict[str, Any], bytes]:
-        """The answer. Raises EOFError that says how the process ended; TimeoutError after `seconds`, which ends it."""
+    def ask(self, question: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """The answer. Raises EOFError that says how the process ended."""
         with self._lock:
             process = self._running()
             assert process.stdin is not None
-            until = None if seconds is None else time.monotonic() + seconds
             try:
                 process.stdin.write(json.dumps(question).encode() + b"\n")
                 process.stdin.flush()
                 while b"\n" not in self._rest:
-                    self._rest += self._read(process, until)
+                    self._rest += self._read(process)
                 line, _, start = self._rest.partition(b"\n")
                 header: dict[str, Any] = json.loads(line)
                 data = bytearray(start)
                 while len(data) < header["length"]:
-                    data += self._read(process, until)
+                    data += self._read(process)
                 self._rest = b""
                 return header, bytes(data)
-            except TimeoutError:
-                self.close()
-                raise
             except (EOFError, OSError, ValueError):
                 raise EOFError(self.close()) from None
             except BaseException:  # a signal: what the process says next would be taken for another's answer
@@ -84,10 +76,7 @@ class ChildProcess:
                 pipe.close()  # type: ignore[union-attr]
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE)
-        if ours and self._alone:  # those that it started, such as a JVM, end too
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        elif ours:
+        if ours:
             process.kill()
         status = process.wait()
         return (signal.strsignal(-status) or f"signal {-status}") if status < 0 else f"exit status {status}"
@@ -99,35 +88,29 @@ class ChildProcess:
             self._rest = b""
             paths = [os.path.abspath(path) for path in sys.path]
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE, json.dumps([paths, *self._served])],
+                [sys.executable, "-c", _CODE, json.dumps([paths, self._module])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=self._alone,
             )
             self._owner = os.getpid()
         return self._process
 
     @staticmethod
-    def _read(process: subprocess.Popen[bytes], until: float | None) -> bytes:
-        """Read a line of the process. Raises TimeoutError, EOFError."""
+    def _read(process: subprocess.Popen[bytes]) -> bytes:
+        """Read a line of the process. Raises EOFError."""
         assert process.stdout is not None
-        if until is not None:
-            with selectors.DefaultSelector() as selector:
-                selector.register(process.stdout, selectors.EVENT_READ)
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    raise TimeoutError
         data = os.read(process.stdout.fileno(), 1 << 20)
         if not data:
             raise EOFError
         return data
 
 
-def serve(module: str, arguments: Sequence[str]) -> None:
+def serve(module: str) -> None:
     """In the process: answer until the other end closes, or dies."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what others print is no answer
-    answer: Callable[[dict[str, Any]], Answer] = importlib.import_module(module).answering(*arguments)
+    answer: Callable[[dict[str, Any]], Answer] = importlib.import_module(module).answering()
     for line in sys.stdin.buffer:
         header, data = answer(json.loads(line))
         answers.write(json.dumps({**header, "length": len(data)}).encode() + b"\n" + data)

@@ -17,6 +17,7 @@ from parquet_bloom.advice.advise import Advice, advise_on
 from parquet_bloom.advice.survey import evenly_spread
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.facts.report import EnginesReport, engines
 from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
 from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.outline import NONE, Outline, Slot
@@ -31,7 +32,6 @@ from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.table_folders import RAW_FILES
-from parquet_bloom.trials.ask import EnginesReport, engines
 
 # --- filters by column and row group --------------------------------------------------------------
 #

@@ -199,12 +199,6 @@ def _draw_advice(advice: Any, sheet: Sheet) -> None:
     print_advice(advice, False, sheet.say, sheet.paste)
 
 
-def _draw_bench(report: Any, sheet: Sheet) -> None:
-    from parquet_bloom.report.advice import print_bench
-
-    print_bench(report, sheet.say)
-
-
 def _draw_engines(report: Any, sheet: Sheet) -> None:
     from parquet_bloom.report.advice import print_engines
 
@@ -288,7 +282,6 @@ _DRAWN: dict[str, Callable[[Any, Sheet], None]] = {
     "Verdicts": _draw_verdicts,
     "PrunedFiles": _draw_pruned,
     "Advice": _draw_advice,
-    "BenchReport": _draw_bench,
     "EnginesReport": _draw_engines,
     "BuildReport": _draw_built,
     "IndexInfo": _draw_index,

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 from parquet_bloom._version import __version__
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
+from parquet_bloom.facts.report import EngineInfo
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output, new_target
@@ -37,7 +38,6 @@ from parquet_bloom.source.results import Result, plain
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import ProgressCallback
-from parquet_bloom.trials.ask import EngineInfo
 
 # --- the report on a page -------------------------------------------------------------------------
 #

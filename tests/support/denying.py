@@ -14,9 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.change import add_filters
+from parquet_bloom import add_filters, inspect
 from parquet_bloom.facts.known import COUNTED, DICTIONARY, ELEMENT, FIELD, IN, PLAIN, RANGE
-from parquet_bloom.filters.inspect import inspect
 
 DISTINCT = 200
 REPEATED = 10

@@ -1,1 +1,0 @@
-"""The adapter of each engine; one module for each, loaded only in a process of its own."""
