@@ -41,7 +41,7 @@ PARTS = {
 FORCED = """
 import sys
 from parquet_bloom.kernels import loops
-loops.ALLOWED_NS = loops.KEPT_NS = float(sys.argv[1])
+loops.ALLOWED_NS = float(sys.argv[1])
 from parquet_bloom.cli import run
 sys.exit(run(sys.argv[2:]))
 """

@@ -23,6 +23,7 @@ from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact, edits
 from parquet_bloom.format.edits import FooterEdit, Moves, has_extension, move_offset_index
 from parquet_bloom.format.footer import decode_footer
+from parquet_bloom.kernels import loops
 
 EXTENSION = bytes([BINARY]) + b"\xfe\xff\x03" + b"\x05later"  # field 32767, as its last field
 
@@ -41,7 +42,7 @@ def by_loop(data: bytes, edit: FooterEdit) -> bytes | None:
 def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
     """Carry out an edit by the tree and by the loop, which must agree, or refuse alike."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edits, "_LOAD_NS", float("inf"))
+        patch.setattr(loops, "ALLOWED_NS", float("inf"))
         try:
             result = edits.edit_footer(data, edit)
         except FooterError:

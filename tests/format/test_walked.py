@@ -12,12 +12,12 @@ from support.corpus import FIXTURES, corpus_file, footer_bytes, footer_files
 
 import parquet_bloom
 from parquet_bloom.errors import LimitError
-from parquet_bloom.format import edits
 from parquet_bloom.format.footer import MAGIC, Footer, decode_footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.provenance import all_ranges, read_entries
 from parquet_bloom.format.walked import WalkedFooter, one_column
+from parquet_bloom.kernels import loops
 from parquet_bloom.storage import open_file as storage
 
 FAR = 1 << 40  # where the footers are said to begin
@@ -94,7 +94,7 @@ def test_the_footer_of_one_column_is_the_same_for_pyarrow(name):
 def always_walked(monkeypatch):
     monkeypatch.setattr(storage, "_WALK_BYTES", 0)
     monkeypatch.setattr(storage, "_LOAD_BYTES", 0)
-    monkeypatch.setattr(edits, "_LOAD_NS", 0)
+    monkeypatch.setattr(loops, "ALLOWED_NS", -1)
 
 
 FILES = [f"pyarrow/{path.name}" for path in sorted((FIXTURES / "pyarrow").glob("*.parquet"))]

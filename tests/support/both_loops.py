@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +13,7 @@ from parquet_bloom.kernels import loops
 
 @contextmanager
 def forced(numba: bool) -> Iterator[None]:
-    """Let the decision always be the one, whatever this process has loaded."""
+    """Let the decision always be the one, whatever this process has done."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loops, "sys", SimpleNamespace(modules={"numba": None} if numba else {}))
         patch.setattr(loops, "ALLOWED_NS", -1 if numba else math.inf)
-        patch.setattr(loops, "KEPT_NS", math.inf)
         yield

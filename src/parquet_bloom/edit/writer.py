@@ -28,7 +28,6 @@ from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters, length_of
 from parquet_bloom.format.forms import BuiltFilter, Format, Sizing
 from parquet_bloom.format.provenance import all_ranges, new_entries, rewritten, tail_facts
-from parquet_bloom.kernels.loops import expect
 from parquet_bloom.output.draft import FileSink, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -173,9 +172,6 @@ class Writer:
         if given is not None:
             results = given(self.source, keys)
         else:
-            # How many values will be hashed decides, once and before the first, whether numba is worth loading.
-            chunks = {column: self.footer.column_chunks(column).num_values for column in {key[1] for key in keys}}
-            expect(sum(chunks[column][group] for group, column in keys))
             # A remote file is read ahead chunk by chunk.
             runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
             results = chain.from_iterable(self.workers.in_order(self._build, runs))

@@ -26,7 +26,6 @@ from parquet_bloom.format.forms import BATCH_ROWS, Filter
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
@@ -238,8 +237,6 @@ def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter:
         if not stored:
             continue
         column = ColumnReader(source, footer.leaves[leaf.index])
-        values = footer.column_chunks(leaf.index).num_values
-        expect(sum(values[one.row_group] for one in stored), LOOKED_UP_NS)
         if not stays:
             far += [_Chunk(nth, leaf, one, column) for one in stored]
             continue

@@ -37,7 +37,7 @@ from parquet_bloom.format.compact_tree import (
     Template,
     parse,
 )
-from parquet_bloom.kernels.loops import worth_loading
+from parquet_bloom.kernels.loops import compiled
 
 
 def _template(in_meta_data: Template) -> Template:
@@ -50,7 +50,7 @@ _FOOTER = _template({})
 _WITH_TEXTS = _template({ColumnMetaDataId.key_value_metadata: {}, ColumnMetaDataId.statistics: {}})
 _OFFSET_INDEX: Template = {OffsetIndexId.page_locations: {}}
 EXTENSION = 32767  # the id that parquet-format reserves for extensions (its page BinaryProtocolExtensions)
-_TREE_NS, _LOAD_NS = 300.0, 10e6  # of the tree for a byte, and of the compiled loop until it is loaded
+_TREE_NS = 300.0  # of the tree, for a byte
 PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 
@@ -292,7 +292,7 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
     Raises FooterError where the bytes are not Thrift, or not what the format has where the edit goes.
     """
-    if not edit.texts and worth_loading("footer edit", _TREE_NS * len(data), _LOAD_NS):
+    if not edit.texts and compiled(_TREE_NS * len(data)):
         edited = _edit_compiled(data, edit)
         if edited is not None:
             return edited

@@ -22,7 +22,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from parquet_bloom.dataclass import dataclass
-from parquet_bloom.kernels.loops import compiled
+from parquet_bloom.kernels.loops import compiled, loop
 
 # --- hashes by numpy ------------------------------------------------------------------------------
 #
@@ -43,8 +43,7 @@ Words = NDArray[Any]  # uint64[n]; numpy's stubs take such an array and an int f
 _AT_ONCE = 8192  # values: what one step leaves behind is still in the processor's cache for the next
 _MASK = (1 << 64) - 1
 
-FIXED_NS, WORD_NS = 10.0, 8.0  # a value; and of wider ones 8 bytes
-_STEP_NS, _ALONE_NS = 10_000.0, 700.0  # 8 bytes of a group, however few its values are; a text through a library
+_VALUE_NS, _STEP_NS = 10.0, 10_000.0  # 8 bytes of a value; 8 bytes of a group, however few its values are
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,28 +268,8 @@ def hash_variable(name: str, data: Bytes, offsets: U64, seed: int, out: U64) -> 
 
 def _library_is_quicker(name: str, n: int, width: int) -> bool:
     """Than numpy, for so many texts of one length."""
-    return name in _LIBRARIES and bool(_alone_ns(n) < _together_ns(n, width))
-
-
-def fixed_ns(n: int, width: int) -> float:
-    """The time of hash_fixed, some nanoseconds."""
-    return n * max(FIXED_NS, WORD_NS * width / 8)
-
-
-def variable_ns(name: str, offsets: U64) -> float:
-    """The time of hash_variable, some nanoseconds."""
-    lengths, counts = np.unique(np.diff(offsets), return_counts=True)
-    took = _together_ns(counts, lengths)
-    return float((np.minimum(took, _alone_ns(counts)) if name in _LIBRARIES else took).sum())
-
-
-def _together_ns(n: int | NDArray[np.int64], width: int | U64) -> NDArray[np.float64]:
-    words = np.asarray(width, np.float64) / 8 + 1
-    return words * (_STEP_NS + WORD_NS * np.asarray(n))
-
-
-def _alone_ns(n: int | NDArray[np.int64]) -> NDArray[np.float64]:
-    return 2_000 + _ALONE_NS * np.asarray(n, np.float64)  # some 2,000 for the group
+    # A text takes a library 0.7 us. numpy takes 10 us for each 8 bytes of a group, and 8 ns for those of a text.
+    return name in _LIBRARIES and (width > 600 or n < 2 * width + 16)
 
 
 # --- hashes of an Arrow array ---------------------------------------------------------------------
@@ -376,22 +355,22 @@ def _hash_variable(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray
         raise ValueError("offsets of an Arrow array reach outside its values")
     if name == "wang":
         _check_widths(np.unique(np.diff(offsets)).tolist())
-    if compiled(lambda: variable_ns(name, offsets), loop := _loop(name, "variable")):
-        _kernel(loop)(data, offsets, np.uint64(seed), out)
+    if compiled(_variable_ns(name, offsets)):
+        loop(_name(name, "variable"))(data, offsets, np.uint64(seed), out)
     else:
         hash_variable(name, data, offsets, seed, out)
     return out
 
 
-def _loop(name: ArrayHashName, shape: str) -> str:
+def _variable_ns(name: ArrayHashName, offsets: U64) -> float:
+    """The time of hash_variable, some nanoseconds; a text through a library takes as long as its bytes by numpy."""
+    values = _VALUE_NS * (len(offsets) - 1 + float(offsets[-1] - offsets[0]) / 8)
+    return values if name in _LIBRARIES else values + _STEP_NS * float(np.unique(np.diff(offsets)).sum()) / 8
+
+
+def _name(name: ArrayHashName, shape: str) -> str:
     """The name of a loop in kernels.native."""
     return f"{name.replace('-', '_')}_{shape}"
-
-
-def _kernel(name: str) -> Any:
-    from parquet_bloom.kernels.linked import loop
-
-    return loop(name)
 
 
 def _check_widths(widths: Sequence[int]) -> None:
@@ -419,12 +398,11 @@ def _hash_fixed(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np
         _check_widths([width])
     # The fast loops need values at their natural alignment, which foreign buffers may not have.
     by_number = name in ("xxh64", "murmur3") and width in (4, 8) and data.ctypes.data % width == 0
-    loop = _loop(name, f"u{8 * width}" if by_number else "fixed")
-    if not compiled(fixed_ns(len(array), width), loop):
+    if not compiled(_VALUE_NS * len(array) * max(1, width / 8)):
         hash_fixed(name, data, width, seed, out)
     elif by_number:
         numbers = data.view(np.uint64 if width == 8 else np.uint32)
-        _kernel(loop)(numbers, np.uint64(seed), out)
+        loop(_name(name, f"u{8 * width}"))(numbers, np.uint64(seed), out)
     else:
-        _kernel(loop)(data, np.uint64(width), np.uint64(seed), out)
+        loop(_name(name, "fixed"))(data, np.uint64(width), np.uint64(seed), out)
     return out

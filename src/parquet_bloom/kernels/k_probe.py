@@ -32,7 +32,7 @@ from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import block
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.kernels.loops import compiled
+from parquet_bloom.kernels.loops import compiled, loop
 from parquet_bloom.options import Family, Strategy
 
 Kind = Literal["integer", "float", "bytes"]
@@ -177,14 +177,12 @@ def insert_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> Non
     """Insert hashes, as rule.hash_values gives them, into longs, uint64[n], in place."""
     _check(longs, k)
     name = "insert_64" if rule.strategy == "MURMUR128_64" else "insert_32"
-    if not compiled(block.PROBE_NS * k * len(hashes[0]), name):
+    if not compiled(block.PROBE_NS * k * len(hashes[0])):
         if rule.strategy == "MURMUR128_64":
             block.insert_64(longs, (hashes[0], hashes[1]), k)
         else:
             block.insert_32(longs, hashes[0], rule.first, k)
         return
-    from parquet_bloom.kernels.linked import loop
-
     if rule.strategy == "MURMUR128_64":
         loop(name)(longs, hashes[0], hashes[1], np.uint64(k))
     else:
@@ -203,14 +201,12 @@ def contains_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> N
     _check(longs, k)
     out = np.empty(len(hashes[0]), np.bool_)
     name = "contains_64" if rule.strategy == "MURMUR128_64" else "contains_32"
-    if not compiled(block.PROBE_NS * k * len(hashes[0]), name):
+    if not compiled(block.PROBE_NS * k * len(hashes[0])):
         if rule.strategy == "MURMUR128_64":
             block.contains_64(longs, (hashes[0], hashes[1]), k, out)
         else:
             block.contains_32(longs, hashes[0], rule.first, k, out)
         return out
-    from parquet_bloom.kernels.linked import loop
-
     if rule.strategy == "MURMUR128_64":
         loop(name)(longs, hashes[0], hashes[1], np.uint64(k), out)
     else:

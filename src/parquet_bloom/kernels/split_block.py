@@ -38,7 +38,7 @@ from parquet_bloom.kernels.block import BLOCK_BYTES as BLOCK_BYTES
 from parquet_bloom.kernels.block import IndexRule as IndexRule
 from parquet_bloom.kernels.block import block_contains as block_contains
 from parquet_bloom.kernels.block import block_index as block_index
-from parquet_bloom.kernels.loops import compiled
+from parquet_bloom.kernels.loops import compiled, loop
 
 Blocks = NDArray[np.uint32]
 
@@ -78,11 +78,9 @@ def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = 
     if not words.flags.writeable:
         raise FilterShapeError("these blocks are a view of bytes that cannot be written; copy them first")
     name = "insert_mask" if rule == "mask" else "insert_multiply_shift"
-    if not compiled(block.INSERT_NS * len(hashes), name):
+    if not compiled(block.INSERT_NS * len(hashes)):
         block.insert(words, hashes, rule)
         return
-    from parquet_bloom.kernels.linked import loop
-
     loop(name)(words, np.ascontiguousarray(hashes, np.uint64))
 
 
@@ -103,11 +101,9 @@ def build_each(
     blocks = np.zeros((len(counts), num_bytes // BLOCK_BYTES, 8), np.uint32)
     if not len(counts):
         return blocks
-    if not compiled(block.INSERT_NS * len(hashes), "insert_each"):
+    if not compiled(block.INSERT_NS * len(hashes)):
         block.insert_each(blocks.reshape(-1), counts, hashes, rule)
         return blocks
-    from parquet_bloom.kernels.linked import loop
-
     run = loop("insert_each")
     run(blocks.reshape(-1), np.ascontiguousarray(counts), np.ascontiguousarray(hashes), rule == "mask")
     return blocks
@@ -129,11 +125,9 @@ def contains_hashes(
     words = _words(blocks, rule)
     out = np.empty(len(hashes), np.bool_)
     name = "contains_mask" if rule == "mask" else "contains_multiply_shift"
-    if not compiled(block.CONTAINS_NS * len(hashes), name):
+    if not compiled(block.CONTAINS_NS * len(hashes)):
         block.contains(words, hashes, rule, out)
         return out
-    from parquet_bloom.kernels.linked import loop
-
     loop(name)(words, np.ascontiguousarray(hashes, np.uint64), out)
     return out
 
