@@ -8,6 +8,7 @@ gets one in report/errors.md.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
@@ -77,6 +78,8 @@ def worded(text: str, named: Callable[[Parameter], str]) -> str:
     return "".join(named(part) if isinstance(part, Parameter) else part for part in parts_of(text))
 
 
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
+
 CHANGED = "was changed by another program meanwhile; nothing was written"
 EXISTS = "exists; give " + parameter("overwrite", True) + " to replace it"
 
@@ -88,6 +91,22 @@ class ParquetBloomError(Exception):
     def message(self) -> str:
         """The text of str(), as a `Message` if it advises a parameter."""
         return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
+
+    def _render_traceback_(self) -> list[str]:
+        """For IPython and notebooks, which call it: the line that called this package, and the message."""
+        import traceback
+
+        frames = traceback.extract_tb(self.__traceback__)
+        ours = next((at for at, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)), len(frames))
+        called = traceback.format_list(frames[max(0, ours - 1) : ours])
+        return [*"".join(called).splitlines(), f"{type(self).__name__}: " + visible(str(self), but="\n")]
+
+
+def visible(text: str, but: str = "") -> str:
+    """A text with escapes for what does not print, `but` for these characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text)
 
 
 def first_line(error: BaseException) -> str:

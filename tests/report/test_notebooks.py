@@ -309,6 +309,15 @@ def test_notebooks_show_what_the_commands_print(mixed: Path, capsys: pytest.Capt
         assert " ".join(first.split()) in printed, words[0]
 
 
+def test_results_in_a_result_are_tables(results: dict[str, Any]) -> None:
+    page = Drawn(results["index"]._repr_html_())
+    assert page.tables[1][0] == ["column", "entries", "bits", "bytes", "false places"]
+    assert page.tables[1][1][0] == "trace_id"
+    assert page.tables[1][1:] == Drawn(results["update"]._repr_html_()).tables[2][1:]
+    for name in ("index", "update", "report"):
+        assert "{" not in results[name]._repr_html_(), "no raw dict"
+
+
 def test_add_begins_with_what_people_want(results: dict[str, Any]) -> None:
     page = Drawn(results["add"]._repr_html_())
     assert page.tables[0][0][0] == "column"
@@ -383,7 +392,18 @@ parquet_bloom.dataset("events", "id = 42")
 parquet_bloom.count("events", "id = 42")
 parquet_bloom.read_table("events", "id = 42")
 parquet_bloom.remove_filters("events", in_place=True, sync=False)
+parquet_bloom.build_index("events", "id", "keys")
 """.splitlines()
+WRONG = {
+    'where = "id = 42"\nparquet_bloom.check("no\\x1bwhere", where)': (
+        'line 2, in <module>\n    parquet_bloom.check("no\\x1bwhere", where)\n'
+        "StorageError: no\\x1bwhere: no such file or folder"
+    ),
+    'def look(where):\n    return parquet_bloom.read_table("events", where)\n\nlook("id = = 42")': (
+        'line 2, in look\n    return parquet_bloom.read_table("events", where)\n'
+        "TextError: expected more before =\n  id = = 42\n       ^"
+    ),
+}
 
 
 def test_a_notebook_shows_summaries(tmp_path: Path) -> None:
@@ -396,7 +416,7 @@ def test_a_notebook_shows_summaries(tmp_path: Path) -> None:
         keys = np.random.default_rng(number).integers(0, 2**60, 400)
         keys[number * 100] = 42
         pq.write_table(pa.table({"id": keys}), folder / f"{number}.parquet", row_group_size=100)
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (*CELLS, *WRONG)])
     spec = {"language": "python", "display_name": "python", "argv": [
         sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]}  # fmt: skip
     kernels = tmp_path / "kernels" / "here"
@@ -406,8 +426,13 @@ def test_a_notebook_shows_summaries(tmp_path: Path) -> None:
         patch.setenv("JUPYTER_PATH", str(tmp_path))
         patch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
         where = {"metadata": {"path": str(tmp_path)}}
-        nbclient.NotebookClient(book, timeout=120, kernel_name="here", resources=where).execute()
-    outputs = dict(zip(CELLS, (cell.outputs for cell in book.cells), strict=True))
+        nbclient.NotebookClient(book, timeout=120, kernel_name="here", resources=where, allow_errors=True).execute()
+    outputs = dict(zip((*CELLS, *WRONG), (cell.outputs for cell in book.cells), strict=True))
+    for cell, error in WRONG.items():
+        (one,) = outputs.pop(cell)
+        lines = [line for line in "\n".join(one.traceback).splitlines() if "^^" not in line]  # Python 3.11's marks
+        assert "\n".join(lines).endswith(error), one.traceback
+        assert len(lines) <= 5
     for cell, shown in outputs.items():
         assert all(one.output_type != "stream" for one in shown), f"{cell} prints beside what it shows: {shown}"
         if cell.startswith("import"):

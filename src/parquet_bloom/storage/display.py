@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from parquet_bloom.errors import visible
+
 _LINE = 180  # characters of a line
 _VALUE = 60  # of one value in it
 _FEW = 3  # names that are listed; of more there is the number
@@ -27,7 +29,7 @@ _SINGULAR = {"indexes": "index"}
 
 def brief(value: Any, most: int = _VALUE) -> str:
     """The repr of a value in one line of at most so many characters; an ellipsis stands for its middle."""
-    text = _visible(f"{value:.4g}" if isinstance(value, float) else repr(value))
+    text = visible(f"{value:.4g}" if isinstance(value, float) else repr(value))
     if len(text) <= most:
         return text
     head = (most - 1) // 3
@@ -44,13 +46,7 @@ def line(kind: str, parts: Iterable[str]) -> str:
             shown.append("\u2026")
             break
         shown.append(part)
-    return _visible(f"{kind}({', '.join(shown)})")
-
-
-def _visible(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return visible(f"{kind}({', '.join(shown)})")
 
 
 def names_of(kind: Any) -> list[str]:

@@ -18,8 +18,8 @@ from parquet_bloom.report.page.markup import element
 from parquet_bloom.report.skipping import adding, line, print_checked, summed, summed_headings, unfiltered_lines
 from parquet_bloom.report.text import drawn_by, failure_lines, plural, ranges, share, size
 from parquet_bloom.source.names import ShellCommand
-from parquet_bloom.source.results import plain
-from parquet_bloom.storage.display import filled, quantity
+from parquet_bloom.source.results import Result, plain
+from parquet_bloom.storage.display import filled, names_of, quantity
 
 _ROWS = 20  # of a table
 _LINES = 40
@@ -251,10 +251,24 @@ def _draw_matches(found: Any, sheet: Sheet) -> None:
 
 
 def _draw_fields(result: Any, sheet: Sheet) -> None:
-    """Its fields that are not empty, and the properties that count."""
+    """Its fields that are not empty, and the properties that count; then results in it, each a table of its own."""
     fields = dict(filled(result)) | {name: getattr(result, name) for name in result._more}
+    fields.pop("failed", None)
+    inner = {name: one for name, one in fields.items() if isinstance(one, Result) or _are_results(one)}
     sheet.say(type(result).__name__)
-    sheet.table(("field", "value"), [(name, _value(one)) for name, one in fields.items() if name != "failed"])
+    sheet.table(("field", "value"), [(name, _value(one)) for name, one in fields.items() if name not in inner])
+    for one in inner.values():
+        if isinstance(one, Result):
+            _draw_fields(one, sheet)
+        else:
+            names = names_of(one[0])
+            sheet.table(
+                [name.replace("_", " ") for name in names], [[_value(getattr(r, n)) for n in names] for r in one]
+            )
+
+
+def _are_results(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, Result) for one in value)
 
 
 def _value(one: Any) -> str:
@@ -266,7 +280,7 @@ def _value(one: Any) -> str:
         return f"{one:.4g}"
     if isinstance(one, list | tuple) and all(isinstance(part, str) for part in one):
         return ", ".join(one)
-    return str(plain(one))
+    return "" if one is None else str(plain(one))
 
 
 _DRAWN: dict[str, Callable[[Any, Sheet], None]] = {
