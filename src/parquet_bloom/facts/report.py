@@ -8,7 +8,7 @@ from dataclasses import field
 import pyarrow as pa
 
 from parquet_bloom.dataclass import dataclass
-from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.errors import Message, RequestError, parameter
 from parquet_bloom.facts.known import ALL, ENGINES, KINDS, facts_of, hazards, known_engines, version_of
 from parquet_bloom.source.results import Result, table_of
 
@@ -101,8 +101,8 @@ def engines(names: Sequence[str] | None = None, *, kinds: Sequence[str] | None =
     Raises RequestError for a name or kind that is not known.
     """
     known = known_engines()
-    _check("names", names, [facts.name for facts in known])
-    _check("kinds", kinds, KINDS)
+    _check(parameter("names"), names, [facts.name for facts in known])
+    _check(parameter("kinds"), kinds, KINDS)
     report = EnginesReport()
     for facts in known:
         if names is not None and facts.name not in names:
@@ -150,7 +150,7 @@ def _hazards(names: set[str], kinds: Sequence[str] | None) -> list[EngineHazard]
     return found
 
 
-def _check(option: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
+def _check(option: Message, names: Sequence[str] | None, known: Sequence[str]) -> None:
     for name in names or ():
         if name not in known:
-            raise RequestError(parameter(option) + f" {name!r} is not known; there are {', '.join(known)}")
+            raise RequestError(option + f" {name!r} is not known; there are {', '.join(known)}")
