@@ -168,6 +168,7 @@ def _of_spark() -> dict[str, dict[str, Any]]:
         "spark-verify": (rows, ("right", "wrong", "unknown")),
         "spark-check": (rows, ("row groups", "kept", *skipped, "files not opened")),
         "spark-prune": (rows, ("left", "bytes")),
+        "spark-locate": (rows, ("places",)),
     }
     about = "Sums of a job on Spark, and the first rows and errors of it."
     return {

@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from support.commands import command, error_lines
 from support.corpus import corpus_file
 from support.samples import FIXTURES, digest, leftovers, write_keys
+
+import parquet_bloom
+from parquet_bloom.cli import run
 
 DEMO = FIXTURES / "pyarrow/trace_ids.parquet"
 
@@ -287,3 +291,16 @@ def test_tails_by_commands(tmp_path: Path) -> None:
     assert "removed 3 filters" in command("remove", path, "--in-place", "--append").stdout
     assert path.read_bytes() == old
     assert os.listdir(tmp_path) == ["keys.parquet"]
+
+
+@pytest.mark.parametrize("where", [[], ["id > 5"], ["id = {id}"], ["id = -1"], ["--where", "name IS NULL AND id > 0"]])
+def test_read_counts(keys: Path, where: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    where = [word.format(id=pq.read_table(keys)["id"][0].as_py()) for word in where]
+    assert run(["--quiet", "read", str(keys), *where, "--count"]) == 0
+    assert capsys.readouterr().out == f"{parquet_bloom.read_table(keys, *where[-1:]).num_rows}\n"
+
+
+@pytest.mark.parametrize("words", [["--limit", "5"], ["-o", "x.csv"], ["--columns", "id"], ["--format", "csv"]])
+def test_a_count_takes_no_options_of_rows(keys: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["read", str(keys), "--count", *words]) == 2
+    assert "--count prints a number, so leave out --" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,7 +95,27 @@ def test_verify_says_what_is_wrong(keys: Path, capsys: pytest.CaptureFixture[str
     deny(keys)
     capsys.readouterr()
     assert run(["verify", str(keys)]) == 1
-    assert "denies 400 of 400 stored values" in " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    assert "denies 400 of 400 stored values" in " ".join(shown.split())
+    (command,) = [line.strip() for line in shown.splitlines() if line.startswith("  parquet-bloom ")]
+    assert run(shlex.split(command)[1:]) == 0
+    capsys.readouterr()
+    assert run(["verify", str(keys)]) == 0, "the command that was printed mends them"
+    assert "parquet-bloom add" not in capsys.readouterr().out
+
+
+def test_a_sample_says_what_it_did_not_read(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = parquet_bloom.inspect(keys).files[0].filters[-1]
+    data = bytearray(keys.read_bytes())
+    data[one.offset + one.length - one.num_bytes : one.offset + one.length] = b"\x01" + bytes(one.num_bytes - 1)
+    keys.write_bytes(data)
+    assert run(["verify", str(keys)]) == 1
+    capsys.readouterr()
+    unread = "1 of 3 row groups verified"
+    assert run(["verify", str(keys), "--sample", "1"]) == 0
+    assert unread in capsys.readouterr().out
+    status, lines = annotations(["verify", str(keys), "--sample", "1"], capsys)
+    assert (status, lines) == (0, [f"::notice title=parquet-bloom verify::{unread}"])
 
 
 def annotations(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:

@@ -258,7 +258,7 @@ def test_where_nobody_knows_the_rate_the_default_is_named(tmp_path: Path, capsys
         write_keys(tmp_path / f"{number}.parquet")
     pb.add_filters(tmp_path / "0.parquet", in_place=True, columns=["id"], fpp=0.0001)
     assert run(["status", str(tmp_path)]) == 0
-    assert "  new filters get the default rate, 1 %, unless another is named (fpp)\n" in capsys.readouterr().out
+    assert "  new filters get the default false positive rate, 1 %; --fpp sets another\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["final", "parquet-41", "statistics"])

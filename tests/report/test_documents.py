@@ -224,3 +224,9 @@ def test_spark(printed: Any, keys: Path, tmp_path: Path) -> None:
         assert printed("spark-verify", "spark", "verify", out, "--json")["right"] == 3
         assert printed("spark-check", "spark", "check", out, f"id = {ID}", "--json")["kept"] == 1
         assert printed("spark-prune", "spark", "prune", out, f"id = {ID}", "--json")["left"] == 1
+        (tmp_path / "keys.txt").write_text(f"{ID}\n-1\n")
+        words = ("spark", "locate", out, "-c", "id", "--keys", tmp_path / "keys.txt", "--json")
+        found = printed("spark-locate", *words)
+        assert [(row["key"], row["row_group"]) for row in found["rows"]] == [(ID, 0)]
+        (tmp_path / "keys.txt").write_text("-1\n")
+        assert printed("spark-locate", *words, status=1)["places"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,12 @@ def test_the_heat_map_and_the_curve_have_every_filter(page: Page, folder: Path) 
     assert sum(p["filters"] for p in placed["points"]) + placed["without_a_place"] == len(file.filters)
     tips = [attributes["data-tip"] for _, attributes in page.elements if "data-tip" in attributes]
     assert len(tips) >= 3 * GROUPS, "marks tell what they are"
+
+
+def test_rates_at_the_picture_are_percent(folder: Path, tmp_path: Path) -> None:
+    write_report(folder, tmp_path / "page.html")
+    labels = re.findall(r"<text[^>]*>([^<]*) %</text>", (tmp_path / "page.html").read_text())
+    assert {"100", "1", "0.01", "0.001", "0.0001"} <= set(labels)
 
 
 def test_what_decided_takes_a_row_group_away_at_its_step() -> None:

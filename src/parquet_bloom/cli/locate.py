@@ -29,13 +29,18 @@ from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 
 _SHOWN = 50
+keys_options = (
+    click.option("--column", "-c", required=True, type=COLUMN, metavar="C", help="The column that has the keys."),
+    click.option("--keys", required=True, type=FILE, metavar="FILE", help="A Parquet file, or a text, a key a line."),
+    click.option("--keys-column", type=COLUMN, metavar="C", help="Of the Parquet file; default --column, or its only."),
+)
 
 
 @click.command("locate", cls=Command)
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
-@click.option("--column", "-c", required=True, type=COLUMN, metavar="C", help="The column that has the keys.")
-@click.option("--keys", required=True, type=FILE, metavar="FILE", help="A Parquet file, or a text file, a key a line.")
-@click.option("--keys-column", type=COLUMN, metavar="C", help="Of the Parquet file; default --column, or its only one.")
+@keys_options[0]
+@keys_options[1]
+@keys_options[2]
 @click.option("--index", type=FILE, metavar="DIR", help="A key index of the data; without one filters are asked.")
 @click.option("--verify", is_flag=True, help="Read the column there: only row groups with a key, and its rows.")
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table here, as Parquet.")
@@ -77,8 +82,8 @@ def command(
     if output is not None:
         new_target(output, overwrite)
     with Watch("locate", quiet=as_json) as watch:
-        found = _first_that_fits(
-            _keys(keys, keys_column, column),
+        found = first_that_fits(
+            keys_of(keys, keys_column, column),
             lambda wanted: locate(
                 one_source(data), column, wanted, index, verify=verify, progress=watch.files, **options
             ),
@@ -119,7 +124,7 @@ def _how(facts: dict[str, Any]) -> str:
     return text + (f", some {facts['expected_false']:.1f} places by chance" if facts["expected_false"] >= 0.05 else "")
 
 
-def _first_that_fits(readings: Sequence[Any], call: Callable[[Any], Any]) -> Any:
+def first_that_fits(readings: Sequence[Any], call: Callable[[Any], Any]) -> Any:
     """Call with the first reading of the keys that the column takes. Raises RequestError, of the first reading."""
     first, *others = readings
     try:
@@ -127,11 +132,11 @@ def _first_that_fits(readings: Sequence[Any], call: Callable[[Any], Any]) -> Any
     except RequestError:
         if others:
             with suppress(RequestError):
-                return _first_that_fits(others, call)
+                return first_that_fits(others, call)
         raise
 
 
-def _keys(path: str, named: str | None, column: str) -> list[Any]:
+def keys_of(path: str, named: str | None, column: str) -> list[Any]:
     """The keys of a Parquet file, or of a text with one a line, in each type that they may have.
 
     Raises RequestError, StorageError.

@@ -16,6 +16,7 @@ from parquet_bloom.cli.common import (
     footer_limits,
     key_index_options,
     note,
+    print_lines,
     quiet,
     range_option,
     raw_files_option,
@@ -45,6 +46,9 @@ class _ReadKeywords(IndexKeywords):
 @click.option("--where", metavar="PREDICATE", help="The predicate, if it is not the last argument.")
 @click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@click.option(
+    "--count", "counts", is_flag=True, help="Only print how many rows match: row groups decided are not read."
+)
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write here, not to standard output.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
@@ -62,6 +66,7 @@ def command(
     where: str | None,
     columns: str | None,
     limit: int | None,
+    counts: bool,
     output: str | None,
     overwrite: bool,
     form: str | None,
@@ -75,6 +80,7 @@ def command(
     parquet-bloom read events.parquet "trace_id = '4bf92f3577b34da6'"
     parquet-bloom read data/ "user.id = 42" --columns at,user -o rows.csv
     parquet-bloom read delta:lake/events@0 --where "user.id = 42"
+    parquet-bloom read data/ "user.id = 42" --count
 
     The last argument is the predicate, SQL text, unless it is a file, folder, glob, table or URI. What was skipped is
     printed on stderr. With a key index (--index) files in which it denies the predicate are not opened; with a zone
@@ -84,6 +90,9 @@ def command(
     from parquet_bloom.report import rows, skipping
     from parquet_bloom.report.text import plural, size, width_of
 
+    others = {"--columns": columns, "--limit": limit, "--output": output, "--format": form}
+    if counts and (named := [option for option, value in others.items() if value is not None]):
+        raise RequestError(f"--count prints a number, so leave out {', '.join(named)}")
     form = _format(output, form)
     words = sources
     sources, where = split(words, where)
@@ -94,10 +103,16 @@ def command(
         scan = scan_of(
             sources,
             where,
+            decide_true=counts,
             index=indexes[0] if len(indexes) == 1 else list(indexes) or None,
             progress=watch.files,
             **options,
         )
+        if counts:
+            written = scan.count()
+            watch.close()
+            print_lines([str(written)])
+            return _said(scan, explain)
         schema = scan.projected_schema(names)
         found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
         batches = rows.limited(found, _TABLE_ROWS) if cut else found
@@ -109,21 +124,29 @@ def command(
             else:
                 written = rows.write_rows(batches, schema, form, out)
         more = cut and next(iter(found), None) is not None
-    if explain and not quiet():
-        if (evidence := scan.search.evidence) is not None:
-            note(skipping.index_line(evidence.cost))
-        skipping.print_explained(scan.verdicts, scan.excluded_files, file=sys.stderr)
     if more:
         note(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")
     if table is not None and (table.cut or table.columns < len(schema)):
         shown = f"{table.columns} of {len(schema)} columns shown" if table.columns < len(schema) else "some texts cut"
         note(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
-    say_unused(scan.unused)
-    say_notes(scan.notes)
+    _said(scan, explain)
     aside(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, scan.excluded_files)}")
     if (pages := getattr(scan, "pages", None)) is not None and pages.left:
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"
         aside(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})")
+    return 0
+
+
+def _said(scan: Any, explain: bool) -> int:
+    """Say on stderr what each row group fell to, and what of the predicate skips nothing; the exit status."""
+    from parquet_bloom.report import skipping
+
+    if explain and not quiet():
+        if (evidence := scan.search.evidence) is not None:
+            note(skipping.index_line(evidence.cost))
+        skipping.print_explained(scan.verdicts, scan.excluded_files, file=sys.stderr)
+    say_unused(scan.unused)
+    say_notes(scan.notes)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`parquet-bloom spark inspect|verify|check|prune|read|index`: functions that write no filters; options of all."""
+"""`parquet-bloom spark inspect|verify|check|prune|locate|read|index`: they write no filters; options of all."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import false_places_option, items_option, kind_option, probability_option, root_option
+from parquet_bloom.cli.locate import first_that_fits, keys_of, keys_options
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
@@ -215,6 +216,11 @@ _PRUNE = _Printout(
     {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"},
     is_no=lambda totals: not totals["left"],
 )
+_LOCATE = _Printout(
+    ["key", "path", "row_group", "first_row", "rows"],
+    {"places": "count_if(error IS NULL)"},
+    is_no=lambda totals: not totals["places"],
+)
 _PREDICATE = (
     click.argument("predicate", metavar="PREDICATE"),
     index_option,
@@ -308,6 +314,36 @@ def prune(
     from parquet_bloom.spark import prune as function
 
     return function(spark, paths, predicate, **options)
+
+
+class _LocateOptions(ReadOptions):
+    """Options of `locate` that the library takes as they come."""
+
+    index: str | None
+
+
+@_rows_command("locate", _LOCATE, *keys_options, index_option, raw_files_option, table_options)
+def locate(
+    spark: Any,
+    paths: tuple[str, ...],
+    column: str,
+    keys: str,
+    keys_column: str | None,
+    **options: Unpack[_LocateOptions],
+) -> Any:
+    """List the row groups that may hold each of many keys; --report FILE for all of them.
+
+    Exit status 1 if there are none.
+
+    \b
+    parquet-bloom spark locate events/ -c id --keys keys.txt --report out.parquet
+    """
+    from parquet_bloom.spark import locate as job
+
+    found = first_that_fits(
+        keys_of(keys, keys_column, column), lambda wanted: job(spark, paths, column, wanted, **options)
+    )
+    return found.withColumnRenamed("file", "path")
 
 
 # --- rows of the files, and their index -----------------------------------------------------------
@@ -437,6 +473,7 @@ COMMANDS: dict[str, click.Command] = {
     "verify": verify,
     "check": check,
     "prune": prune,
+    "locate": locate,
     "read": read,
     "index": index,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -16,6 +17,7 @@ from parquet_bloom.cli.common import (
     json_option,
     memory_option,
     none_if_empty,
+    paste,
     print_json,
     print_lines,
     quiet,
@@ -29,13 +31,16 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.options import ReadOptions
+from parquet_bloom.options import ReadOptions, several
+
+if TYPE_CHECKING:
+    from parquet_bloom.filters.verify import VerifyReport
 
 
 @click.command("verify", cls=Command)
 @sources_argument
 @columns_options
-@click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
+@click.option("--sample", type=int, metavar="N", help="Read N row groups a file only, spread evenly.")
 @github_option
 @all_option
 @json_option
@@ -61,7 +66,7 @@ def command(
     parquet-bloom verify delta:lake/events --sample 3
 
     Measures as well how many values are admitted that are not stored. Exit status 1 if a filter is wrong: it costs
-    rows in every engine that uses it.
+    rows in every engine that uses it. With --sample a wrong filter of a row group that was not read stays unnoticed.
     """
     from parquet_bloom.filters.verify import verify
     from parquet_bloom.report import gates
@@ -85,8 +90,33 @@ def command(
         print_lines(gates.of_verify(report), as_it_is=True)
     elif not quiet():
         print_verified(report.files, show_all, say)
+        if not options.get("raw_files"):
+            _say_mend(sources, report, options)
         say_empty(sources, report)
     elif not gate.holds:
         complain(gate.reason)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
     return failed or int(not gate.holds)
+
+
+def _say_mend(sources: Sequence[str], report: VerifyReport, options: ReadOptions) -> None:
+    """Print the command that builds wrong filters anew."""
+    from parquet_bloom.source.names import add_command, named_table
+
+    wrong = [one for file in report.files for one in file.wrong]
+    table = named_table(sources)
+    if not wrong or (table is not None and table.version is not None):  # the past does not change
+        return
+    specs = {one.spec for one in wrong}
+    spec = specs.pop() if len(specs) == 1 else None
+    say("  to build these filters anew from the values:")
+    paste(
+        add_command(
+            sources,
+            sorted({one.column for one in wrong}),
+            replace=True,
+            spec=spec if spec != "final" else None,
+            catalog_properties=options.get("catalog_properties"),
+            allow_roots=[str(root) for root in several(options.get("allow_roots") or ())],
+        )
+    )

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from parquet_bloom.errors import parameter
 from parquet_bloom.format.forms import format_named
 from parquet_bloom.options import DEFAULT_FORM
 from parquet_bloom.report.added import print_files
-from parquet_bloom.report.gates import status_text
+from parquet_bloom.report.gates import sampled_text, status_text
 from parquet_bloom.report.text import Say, between, count, gist, headline, plural, print_table, ranges, share, size
 
 # --- outliers -------------------------------------------------------------------------------------
@@ -191,8 +192,7 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
     filters = [f for file in files for f in file.filters]
     wrong = sum(len(file.wrong) for file in files)
     bad = f"{wrong:,} wrong" if wrong else "none wrong" if filters else "nothing to verify"
-    looked, groups = sum(f.sampled for f in files), sum(f.row_groups for f in files)
-    some = f", {looked:,} of {groups:,} row groups read" if looked < groups else ""
+    some = f", {sampled}" if (sampled := sampled_text(files)) else ""
     if files:
         style = "red" if wrong else "green" if filters else ""
         _say_of(files, f"{plural(len(filters), 'filter')}, {bad}{some}", say, style)
@@ -321,4 +321,5 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
     lacking_some = [one for one in report.columns if one.row_groups_lacking]
     if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
         whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"
-        say(f"  {whom} the default rate, {share(format_named(DEFAULT_FORM).fpp)}, unless another is named (fpp)")
+        rate = share(format_named(DEFAULT_FORM).fpp)
+        say(f"  {whom} the default false positive rate, {rate}; " + parameter("fpp") + " sets another")

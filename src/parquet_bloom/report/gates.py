@@ -88,6 +88,12 @@ def none_wrong(files: Sequence[Any]) -> Gate:
     return Gate("verify", False, f"{many}{path}, {_of(first)}: {first.reason}")
 
 
+def sampled_text(files: Sequence[Any]) -> str:
+    """How many row groups a sample of VerifiedFiles leaves unread; empty where all were read."""
+    read, groups = sum(f.sampled for f in files), sum(f.row_groups for f in files)
+    return f"{read:,} of {plural(groups, 'row group')} verified" if read < groups else ""
+
+
 # --- annotations --------------------------------------------------------------------------------------
 
 
@@ -140,6 +146,8 @@ def of_verify(report: Any) -> Iterator[str]:
             first = file.wrong[0]
             text = f"{plural(len(file.wrong), 'filter')} wrong; the first: {_of(first)}: {first.reason}"
             yield annotation("error", text, title, file.path)
+    if some := sampled_text(report.files):
+        yield annotation("notice", some, title)
     yield from of_failed(report.failed, title)
 
 

@@ -166,7 +166,7 @@ def curve(points: Sequence[Point], order: Sequence[str]) -> Element:
     drawn: list[Child] = []
     for power in range(0, -7, -1):
         y = _y(10.0**power)
-        text = {0: "100 %", -1: "10 %", -2: "1 %", -3: "0.1 %", -4: "0.01 %"}.get(power, f"1e{power}")
+        text = f"{10.0 ** (power + 2):.{max(0, -power - 2)}f} %"
         drawn += [_line(0, y, 1, y), label(0, y - 4, text)]
     for bits in (2, 4, 8, 16, 32, 64):
         x = _x(bits)
