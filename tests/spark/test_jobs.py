@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file
-from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import spark as bloom
-from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
+from parquet_bloom.errors import RequestError, StorageError, TextError, UnknownColumnError
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.spark.listing import folders_of, shape_of
 from parquet_bloom.spark.work import literal_path
@@ -97,6 +96,23 @@ def test_filters_are_held_against_the_values(spark: Any, tmp_path: Path) -> None
     assert by_file["good.parquet", 0]["measured_fpp"] < 0.1
     assert set(errors) == {"none"}
     assert "no such file" in errors["none"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere*.parquet"])
+def test_a_name_without_a_file_is_an_error(spark: Any, days: Path, tmp_path: Path, name: str) -> None:
+    gone = str(tmp_path / name)
+    for names in (gone, [gone, str(tmp_path / "gone")]):
+        for ask in (
+            lambda names: bloom.check(spark, names, f"id = {KEY}"),
+            lambda names: bloom.prune(spark, names, f"id = {KEY}"),
+            lambda names: bloom.inspect_filters(spark, names, columns="id"),
+            lambda names: bloom.verify_filters(spark, names),
+        ):
+            with pytest.raises(StorageError, match="no (such file or folder|file fits this pattern)$"):
+                ask(names)
+    rows, errors = rows_of(bloom.check(spark, [gone, str(days / "year=2003")], f"id = {KEY}"))
+    assert rows
+    assert name in errors, "of several names the others are read"
 
 
 def test_row_groups_fall_to_folders_bounds_and_filters(spark: Any, days: Path) -> None:
@@ -192,10 +208,3 @@ def test_every_name_is_there() -> None:
         assert getattr(bloom, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'bogus'"):
         _ = bloom.bogus
-
-
-def test_a_listing_of_bad_names_only(spark: Any, tmp_path: Path) -> None:
-    write_keys(tmp_path / "keys.parquet")
-    rows, errors = rows_of(bloom.check(spark, [str(tmp_path / "missing")], "id = 5"))
-    assert not rows
-    assert set(errors) == {"missing"}

@@ -290,13 +290,26 @@ def test_a_table_is_written_to_when_forced(spark: Any, data: Path, expected: dic
     assert contents(data) == {**expected, "metadata/v1.metadata.json": b"{}"}
 
 
-@pytest.mark.slow
-def test_an_unknown_column_is_told_for_each_file(spark: Any, data: Path) -> None:
-    report = rows_of(add_filters(spark, [str(data / "plain*.parquet")], columns=["idd"], in_place=True))
-    assert len(report) == 4
-    assert all(row.status == "failed" and "near names: id" in row.error for row in report.values())
-    with pytest.raises(UnknownColumnError):
-        parquet_bloom.add_filters(data / "plain0.parquet", columns=["idd"], in_place=True)
+@pytest.mark.usefixtures("lister")
+@pytest.mark.parametrize("wanted", [{"columns": "idd"}, {"columns": ["id", "idd"]}, {"exclude": "idd"}])
+def test_a_column_that_no_file_has_is_an_error_before_any_work(spark: Any, tmp_path: Path, wanted: Any) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"id": [number], "n": [number]}), tmp_path / f"{number}.parquet")
+    before = contents(tmp_path)
+    with pytest.raises(UnknownColumnError, match=r"no column idd; near names: id"):
+        add_filters(spark, [str(tmp_path)], in_place=True, **wanted)
+    assert contents(tmp_path) == before
+    pq.write_table(pa.table({"idd": [1]}), tmp_path / "3.parquet")
+    report = rows_of(add_filters(spark, [str(tmp_path)], in_place=True, columns="idd"))
+    found = {Path(path).name: row.status for path, row in report.items()}
+    assert found == {"3.parquet": "done"} | dict.fromkeys(("0.parquet", "1.parquet", "2.parquet"), "failed")
+
+
+@pytest.mark.usefixtures("lister")
+@pytest.mark.parametrize("name", ["nowhere", "nowhere*.parquet"])
+def test_a_name_without_a_file_is_an_error(spark: Any, tmp_path: Path, name: str) -> None:
+    with pytest.raises(StorageError, match="nowhere.*: no (such file or folder|file fits this pattern)$"):
+        add_filters(spark, [str(tmp_path / name)], in_place=True)
 
 
 @pytest.mark.slow

@@ -612,6 +612,15 @@ class TestErrors:
         with pytest.raises(RequestError, match=message):
             reading(file, **options)
 
+    @pytest.mark.parametrize(("path", "where"), [("", "nope = 1"), ("", "i32 = = 1"), ("-nowhere", "i32 = 1")])
+    def test_spark_prints_no_frames(self, spark: Any, file: Path, path: str, where: str) -> None:
+        from pyspark.errors import AnalysisException
+
+        with pytest.raises(AnalysisException) as found:
+            spark.read.format("parquet_bloom").option("where", where).load(f"{file}{path}")
+        assert str(found.value).count('File "') == 1
+        assert "parquet_bloom.errors." in str(found.value)
+
     def test_columns_and_a_schema(self, file: Path) -> None:
         source = ParquetBloomSource({"path": str(file), "columns": "row"})
         with pytest.raises(RequestError, match="leave the option columns out"):

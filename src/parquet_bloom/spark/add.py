@@ -58,8 +58,10 @@ from parquet_bloom.spark.listing import (
     list_by_size,
     list_few,
     packed,
+    refuse_unlisted,
 )
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
+from parquet_bloom.spark.work import FilesWork, ListedFiles, hold_columns
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables, write_guard
@@ -151,7 +153,8 @@ def add_filters(
 
     Raises RequestError and its kinds before any work, TypeError for an option that there is not, TableFormatError for
     a folder of an Iceberg, Delta or Hudi table without force, or with output without raw_files; with force in place a
-    TableWarning. What is wrong with a file is in its row. StorageError where executors died in every one of three
+    TableWarning. UnknownColumnError for a column that no file has, StorageError where no name gives a file. What is
+    wrong with a file is in its row. StorageError where executors died in every one of three
     runs, so that some files have no row.
     """
     refuse_unknown("add_filters", options, SparkAddOptions)
@@ -247,6 +250,7 @@ class _FilesRun:
 
     def report(self, found: tuple[Listing, ...]) -> DataFrame:
         """Do it all. Raises as add_filters."""
+        self._check(found)
         if len(found) == 1:
             return _as_report(self.spark, self._add_few(found[0]), self.progress)
         for attempt in range(_ATTEMPTS):
@@ -269,6 +273,18 @@ class _FilesRun:
             report.unpersist()
         lost = f"executors were lost in each of {_ATTEMPTS} runs; run the job once more"
         raise StorageError(", ".join(self.names), lost)
+
+    def _check(self, found: tuple[Listing, ...]) -> None:
+        """Raise StorageError where no name gives a file, UnknownColumnError for a column that no file has."""
+        refuse_unlisted(found, self.names)
+        columns = [*(self.job.request.columns or ()), *(self.job.request.exclude or ())]
+        if len(found) == 1 and columns:
+            rows = (row for row in found[0].rows if row["kind"] == FILE)
+            hold_columns(rows, ListedFiles(self.job.storages), columns)
+        elif columns:
+            small, large = found
+            all_of = dataclasses.replace(small, rows=small.rows.unionAll(large.rows), files=small.files + large.files)
+            FilesWork(self.spark, all_of, self.job.storages).hold_columns(columns)
 
     def _expect(self, files: int, size: int) -> None:
         if self.progress is not None:

@@ -174,6 +174,19 @@ def raising_ours() -> Iterator[None]:
         raise own from error
 
 
+def short(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function that Spark calls raise errors of ours without their frames: Spark prints all of a traceback."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except ParquetBloomError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
 def explained(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function that runs jobs raise SparkJobError where executors lack something; other errors pass."""
 

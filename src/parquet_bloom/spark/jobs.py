@@ -131,7 +131,8 @@ def inspect_filters(
     returns           DataFrame; the row of a file that could not be read has its path and `error` alone
 
     A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
-    Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
+    Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so. StorageError
+    where no path gives a file; of several paths, one that gives none is a row.
     """
     refuse_unknown("inspect_filters", options, TableOptions)
     return _filters(spark, paths, options, INSPECTED, inspect, columns, exclude)

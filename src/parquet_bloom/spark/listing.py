@@ -212,6 +212,16 @@ def not_listed(row: Any) -> StorageError:
     return StorageError(row["path"], row["error"].removeprefix(f"{row['path']}: "))
 
 
+def refuse_unlisted(found: Sequence[Listing], names: Sequence[str]) -> None:
+    """Raise StorageError where no name gives a file; where some do, the others are rows with errors."""
+    if not 0 < sum(one.files for one in found) <= len(names):  # a name without a file is one entry
+        return
+    rows = [one.rows if isinstance(one.rows, list) else one.rows.collect() for one in found if one.files]
+    entries = [row for some in rows for row in some]
+    if all(row["kind"] == FAILED for row in entries):
+        raise not_listed(entries[0])
+
+
 def table_of(entry: Any) -> Table:
     """The table of an entry of kind "table"."""
     return Table(entry.error, entry.path, entry.root, "is" if entry.path == entry.root else "holds")

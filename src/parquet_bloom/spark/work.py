@@ -55,6 +55,7 @@ from parquet_bloom.spark.listing import (
     list_files,
     not_listed,
     pseudo_leaves,
+    refuse_unlisted,
     shape_of,
 )
 from parquet_bloom.spark.storages import Storages, storages
@@ -149,8 +150,10 @@ class FilesWork:
 
     def hold_columns(self, names: Sequence[str]) -> None:
         """Raise UnknownColumnError for a name or pattern that no file has."""
-        if names:
-            self.schema_for(partial(_unresolved, names=names))
+        path, leaves = (self.first if names else None) or ("", ())
+        schema = DatasetSchema(leaves, (), path)
+        if missing := _unresolved(schema, names):
+            self._elsewhere(schema, missing, partial(_unresolved, names=names))
 
     def plan_search(self, predicate: Predicate, options: Options, index: str | None = None) -> SearchPlan:
         """Hold a predicate against the columns. Raises UnknownColumnError, RequestError; as key_index for an index."""
@@ -306,13 +309,14 @@ def files_work(spark: Any, paths: Sequence[str], tables: Tables | None) -> Files
     """List what paths name, by the executors.
 
     tables  gets those that the files have to do with, and may refuse them; None: nobody looks
-    Raises RequestError for names that nothing can open, TableFormatError.
+    Raises RequestError for names that nothing can open, TableFormatError; StorageError where no name gives a file.
     """
     where = storages(spark, paths)
     paths = [where.absolute(path) for path in paths]
     if tables is not None:
         find_tables(spark, paths, where, tables)
     listed = list_files(spark, paths, where)
+    refuse_unlisted([listed], paths)
     if tables is not None:
         tables.join(listed.tables)
     return FilesWork(spark, listed, where)
@@ -551,6 +555,19 @@ class _Receiver(pickle.Unpickler):
 def _unresolved_in(known: DatasetSchema, predicate: Predicate) -> dict[str, UnknownColumnError]:
     schema = Schema(known.leaves, known.keys)
     return {name: error for part in leaves_of(predicate) for name, error in unknown_names(part, schema).items()}
+
+
+def hold_columns(rows: Iterable[Row], opener: ListedFiles, names: Sequence[str]) -> None:
+    """As FilesWork.hold_columns, for few files, on the driver."""
+    missing: dict[str, UnknownColumnError] = {}
+    for row in rows:
+        if (leaves := opener.leaves(row)) is not None:
+            here = _unresolved(DatasetSchema(leaves, ()), missing or names)
+            missing = {name: missing.get(name, error) for name, error in here.items()}
+            if not missing:
+                return
+    for error in missing.values():
+        raise error
 
 
 def _unresolved(known: DatasetSchema, names: Iterable[str]) -> dict[str, UnknownColumnError]:

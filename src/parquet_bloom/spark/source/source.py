@@ -32,7 +32,7 @@ from parquet_bloom.search.index import key_index
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource, resolved_files
-from parquet_bloom.spark.failures import in_one_line
+from parquet_bloom.spark.failures import in_one_line, short
 from parquet_bloom.spark.frames import try_workers
 from parquet_bloom.spark.listing import tables_around
 from parquet_bloom.spark.sessions import adopt_python, is_own, own_python
@@ -120,6 +120,7 @@ class FileScan:
     request: FileRequest
     query: Query
 
+    @short
     def partitions(self) -> Sequence[InputPartition]:
         """A partition a task, on the driver."""
         one = self.request
@@ -261,6 +262,7 @@ class ParquetBloomSource(DataSource):
         adopt_python()
         return _NAME
 
+    @short
     def schema(self) -> StructType:
         """Of the first file, or of all with mergeSchema; partition columns behind. Of a table its own."""
         request = self._request()
@@ -271,6 +273,7 @@ class ParquetBloomSource(DataSource):
             row_filter(request.predicate, types.of(beside), nan="largest")
         return spark_schema(types.of(request.columns))
 
+    @short
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a query. Raises TableFormatError for folders of tables."""
         request = self._request()
@@ -296,6 +299,7 @@ class Reader(DataSourceReader):
         beside = request.types(names).of(names) if names else pa.schema([])
         self._scan = request.plan(Query(rows, beside, request.predicate, index=request.index))
 
+    @short
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks, on the driver."""
         return self._scan.partitions()
