@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,13 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPT
 
 
 gc.disable()  # until all is collected: imports and tests stay, and would be looked through again and again
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With -m smoke, modules that have no such test: to collect all took longer than these tests do."""
+    if config.option.markexpr == "smoke" and collection_path.suffix == ".py":
+        return True if "mark.smoke" not in collection_path.read_text() else None
+    return None
 
 
 def pytest_collection_finish() -> None:
