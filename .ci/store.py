@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from object_store import serving
+from support.object_store import serving
 
 with serving() as store:
     store.client.create_bucket(Bucket="data")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from object_store import ObjectStore
+    from support.object_store import ObjectStore
 
 # A script's `&` and nohup have a program ignore Control-C, and all that it starts; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
     """S3 on loopback, for the tests of a module."""
-    from object_store import serving  # moto, which the tests of other Pythons and of lower bounds do without
+    from support.object_store import serving  # moto, which the tests of other Pythons and of lower bounds do without
 
     with serving() as running:
         yield running

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from object_store import ObjectStore
 from support import column_kinds
 from support.column_kinds import Truth, truth_of
+from support.object_store import ObjectStore
 from support.repeats import more_then_slow
 from support.samples import random_bytes
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from object_store import ObjectStore, options_of
+from support.object_store import ObjectStore, options_of
 from support.spark_needed import need_spark
 
 import parquet_bloom

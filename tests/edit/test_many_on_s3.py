@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import READERS, ObjectStore, Request, reading_by, serving
+from support.object_store import READERS, ObjectStore, Request, reading_by, serving
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, UnknownColumnError

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from object_store import SECRET, ObjectStore, Request, options_of
+from support.object_store import SECRET, ObjectStore, Request, options_of
 from support.samples import random_bytes
 
 import parquet_bloom as pb

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from object_store import ObjectStore, options_of
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.ducklake_tables import NOTHING_INLINED, Lake
 from support.iceberg_tables import Warehouse, append
+from support.object_store import ObjectStore, options_of
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run

@@ -13,7 +13,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import ObjectStore
+from support.object_store import ObjectStore
 
 import parquet_bloom
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import KEY, REGION, SECRET, ObjectStore, serving
 from pyarrow import fs
+from support.object_store import KEY, REGION, SECRET, ObjectStore, serving
 from support.samples import random_bytes
 from wrong_store import HOW, WrongStore, before
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from naive import xxh64
+from support.naive import xxh64
 
 import parquet_bloom
 from parquet_bloom.filters.verify import LEAST, MOST, AbsentValues

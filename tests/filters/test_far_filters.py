@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import reading_by
 from pyarrow import fs
-from recording_store import RecordingStore, keyed, recording
+from support.object_store import reading_by
+from support.recording_store import RecordingStore, keyed, recording
 
 import parquet_bloom
 from parquet_bloom.filters import verify as verify_module

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from object_store import ObjectStore
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.corpus import corpus_file
 from support.ducklake_tables import NOTHING_INLINED, Lake
 from support.iceberg_tables import Warehouse, append
+from support.object_store import ObjectStore
 from support.samples import keys_table, write_keys
 
 import parquet_bloom as pb

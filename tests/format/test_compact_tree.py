@@ -1,6 +1,6 @@
 """The generic tree, the bindings and the lenient reader over Thrift compact bytes.
 
-Footers come from the fixtures and the corpus, made-up structs from the writer in tests/naive.py.
+Footers come from the fixtures and the corpus, made-up structs from the writer in tests/support/naive.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, MAP, SET, STRUCT, TRUE, UUID, varint
-from naive import thrift_struct as struct_bytes
-from naive import thrift_value as value_bytes
 from support.corpus import corpus_file, footer_bytes, footer_files, others_files
+from support.naive import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, MAP, SET, STRUCT, TRUE, UUID, varint
+from support.naive import thrift_struct as struct_bytes
+from support.naive import thrift_value as value_bytes
 from support.repeats import some_then_more
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex

@@ -11,12 +11,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import naive
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support import draft_2015_files
+from support import draft_2015_files, naive
 from support.commands import command, error_lines, in_this_process
 from support.corpus import vector_file
 from support.samples import PYARROW, ROWS, digest, keys_table, leftovers, write_keys

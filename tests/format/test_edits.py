@@ -13,9 +13,24 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import BINARY, DOUBLE, GROUPS, I32, I64, INNER, LIST, MAP, PAIRS, STRUCT, TRUE, UNKNOWN, UUID, thrift_struct
-from naive import made_footer as made
 from support.corpus import corpus_file, footer_bytes, footer_files
+from support.naive import (
+    BINARY,
+    DOUBLE,
+    GROUPS,
+    I32,
+    I64,
+    INNER,
+    LIST,
+    MAP,
+    PAIRS,
+    STRUCT,
+    TRUE,
+    UNKNOWN,
+    UUID,
+    thrift_struct,
+)
+from support.naive import made_footer as made
 from support.repeats import some_then_more
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex

@@ -7,14 +7,14 @@ import json
 import struct
 from decimal import Decimal
 
-import naive
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import BINARY, I32, STRUCT
+from support import naive
 from support.corpus import FIXTURES, corpus_file, fixture_files, footer_bytes
+from support.naive import BINARY, I32, STRUCT
 
 from parquet_bloom.errors import FilterFormatError, FilterShapeError, RequestError, UnknownFilterError
 from parquet_bloom.format import final

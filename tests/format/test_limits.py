@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import naive
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import naive
 from support.samples import write_keys
 
 import parquet_bloom

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file, fixture_files, footer_bytes, footer_files
 from support.samples import keys_table, write_keys
-from tables import KINDS
+from support.tables import KINDS
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData

@@ -7,14 +7,14 @@ import struct
 import warnings
 import zlib
 
-import naive
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import BINARY, I16, I32, I64, LIST, STRUCT
+from support import naive
 from support.corpus import footer_bytes
+from support.naive import BINARY, I16, I32, I64, LIST, STRUCT
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import (

@@ -1,7 +1,7 @@
 """operand: the bytes a stored value that equals the literal was hashed by, or no evidence.
 
 The worst answer is a wrong "never equal" or a probe for other bytes: rows are lost. So for every
-kind of column: a stored value v, literals equal to v, and v's PLAIN bytes (tests/naive.py) among
+kind of column: a stored value v, literals equal to v, and v's PLAIN bytes (tests/support/naive.py) among
 the probes.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from naive import plain
+from support.naive import plain
 
 from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.format.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf

@@ -7,8 +7,8 @@ from functools import cache
 
 import pyarrow.parquet as pq
 import pytest
-from naive import made_footer
 from support.corpus import FIXTURES, corpus_file, footer_bytes, footer_files
+from support.naive import made_footer
 
 import parquet_bloom
 from parquet_bloom.errors import LimitError

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import naive
+from support import naive
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 INTEGERS = (I16, I32, I64)

@@ -1,4 +1,4 @@
-"""hash_array against tests/naive.py, xxhash and mmh3, over every Arrow kind that can be hashed."""
+"""hash_array against tests/support/naive.py, xxhash and mmh3, over every Arrow kind that can be hashed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import struct
 from typing import NamedTuple
 
 import mmh3
-import naive
 import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import naive
 from support.corpus import vector_file
 
 from parquet_bloom.kernels.hashes import hash_array

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from typing import Any
 
-import naive
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import naive
 from support.corpus import vector_file
 
 from parquet_bloom.errors import FilterShapeError

@@ -1,4 +1,4 @@
-"""The split block filter against tests/naive.py, and against bits that other programs wrote."""
+"""The split block filter against tests/support/naive.py, and against bits that other programs wrote."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 import math
 import struct
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import naive
 from support.corpus import corpus_file, vector_file
 
 from parquet_bloom.errors import FilterShapeError

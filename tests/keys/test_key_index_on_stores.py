@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import READERS, SECRET, ObjectStore, Request, reading_by
+from support.object_store import READERS, SECRET, ObjectStore, Request, reading_by
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, StaleIndexError, StorageError, UnknownColumnError

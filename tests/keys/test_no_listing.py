@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import ObjectStore, reading_by
 from pyarrow import fs
-from recording_store import keyed, recording
 from support.commands import command
 from support.ducklake_tables import Lake
+from support.object_store import ObjectStore, reading_by
+from support.recording_store import keyed, recording
 
 import parquet_bloom
 from keys.key_indexes import said_anew

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import ObjectStore
+from support.object_store import ObjectStore
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError

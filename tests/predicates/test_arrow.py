@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kleene import Answers, answers, compare, rounded
+from support.kleene import Answers, answers, compare, rounded
 from support.samples import case_id
-from tables import NESTED, PATHS, TYPES, rows_of, tables
+from support.tables import NESTED, PATHS, TYPES, rows_of, tables
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError

@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from kleene import answers
-from tables import TYPES, rows_of, tables, trees
+from support.kleene import answers
+from support.tables import TYPES, rows_of, tables, trees
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.format.literals import Instant, TimeOfDay

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from tables import KINDS, LISTS, NESTED, trees
+from support.tables import KINDS, LISTS, NESTED, trees
 
 import parquet_bloom
 import parquet_bloom.lance as zones

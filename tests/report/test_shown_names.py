@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recording_store import recording
 from support.commands import command, on_terminal
+from support.recording_store import recording
 
 import parquet_bloom
 from parquet_bloom import cli

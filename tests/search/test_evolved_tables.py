@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kleene import answers, stored
 from support.evolving_tables import Evolving, a_tree, evolved
+from support.kleene import answers, stored
 from support.repeats import more_then_slow
 
 import parquet_bloom

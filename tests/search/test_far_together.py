@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import options_of, reading_by, serving
 from pyarrow import fs
-from recording_store import Answer, Asked, RecordingStore, keyed, recording
 from support.corpus import corpus_file, corpus_files
+from support.object_store import options_of, reading_by, serving
+from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 from support.repeats import by_turns
 from support.samples import random_bytes
 from support.searched import LOOPS, PREDICATES, fact, facts, keys, write, write_twenty

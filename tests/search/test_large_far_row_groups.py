@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import reading_by
 from pyarrow import fs
-from recording_store import Answer, Asked, RecordingStore, keyed, recording
+from support.object_store import reading_by
+from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, FileChangedError, RequestError, StorageError

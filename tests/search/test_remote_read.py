@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from object_store import READERS, SECRET, ObjectStore, reading_by, serving
+from support.object_store import READERS, SECRET, ObjectStore, reading_by, serving
 from support.samples import random_bytes
 
 import parquet_bloom

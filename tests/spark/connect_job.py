@@ -11,7 +11,7 @@ warnings.simplefilter("ignore")
 
 
 def main() -> None:
-    from object_store import REGION
+    from support.object_store import REGION
 
     from parquet_bloom import spark as bloom
     from parquet_bloom.errors import TableFormatError

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from clusters import activated, connect_server
-from object_store import KEY, SECRET, serving
 from support.commands import command
+from support.object_store import KEY, SECRET, serving
 from support.samples import ROW_GROUPS, write_keys
 from support.spark_needed import need_spark, without_progress
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from object_store import reading_by
-from recording_store import RecordingStore, recording
+from support.object_store import reading_by
+from support.recording_store import RecordingStore, recording
 from support.samples import write_keys
 
 import parquet_bloom

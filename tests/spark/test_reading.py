@@ -10,10 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import kleene
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import kleene
 
 import parquet_bloom
 from parquet_bloom import spark as bloom

@@ -664,7 +664,7 @@ def test_settings(session: Any, file: Path) -> None:
 def test_s3_by_options(session: Any, keys: tuple[Path, list[list[int]]]) -> None:
     """The key is an option; planners and executors are processes of their own, and find nothing else."""
     pytest.importorskip("moto", reason="moto's server is not installed")
-    from object_store import KEY, REGION, SECRET, serving
+    from support.object_store import KEY, REGION, SECRET, serving
 
     path, values = keys
     key = values[2][5]
@@ -688,7 +688,7 @@ def test_s3_by_options(session: Any, keys: tuple[Path, list[list[int]]]) -> None
 
 def test_google_s_storage_level_by_level() -> None:
     """Its folders are names that no object marks; none is left out, however a read is planned."""
-    from google_store import NAMES, filled, serving, settings
+    from support.google_store import NAMES, filled, serving, settings
 
     from parquet_bloom.spark.source import units
     from parquet_bloom.spark.storages import Storages

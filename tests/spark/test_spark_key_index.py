@@ -353,7 +353,7 @@ def test_a_table_by_its_log(spark: Any, tmp_path: Path) -> None:
 def test_objects_of_s3(spark: Any, tmp_path: Path) -> None:
     """By their ETags; an index of s3a: names is one of s3: names."""
     pytest.importorskip("moto", reason="moto's server is not installed")
-    from object_store import KEY, REGION, SECRET, serving
+    from support.object_store import KEY, REGION, SECRET, serving
 
     data = write_mixed(tmp_path / "data", 12, files=4)
     settings = {"access.key": KEY, "secret.key": SECRET, "endpoint.region": REGION, "path.style.access": "true"}

@@ -21,8 +21,6 @@ import pytest
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
 from deltalake import DeltaTable
-from kleene import answers, compare, stored
-from object_store import KEY, REGION, SECRET, ObjectStore
 from pyarrow.fs import copy_files
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
@@ -30,6 +28,8 @@ from support import delta_tables as made
 from support import evolving_tables, iceberg_tables
 from support.ducklake_tables import Lake
 from support.evolving_tables import Evolving, a_tree, evolved
+from support.kleene import answers, compare, stored
+from support.object_store import KEY, REGION, SECRET, ObjectStore
 from support.repeats import more_then_slow
 
 import parquet_bloom

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from google_store import NAMES, filled, serving, settings
 from pyarrow import fs
+from support.google_store import NAMES, filled, serving, settings
 from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom

@@ -16,11 +16,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from azure_store import ACCOUNT, KEY, RecordingAzure, on, options, sas, serving
-from object_store import reading_by
 from pyarrow import fs
-from recording_store import Answer, Asked, running
 from storage.test_object_lies import LIES
+from support.azure_store import ACCOUNT, KEY, RecordingAzure, on, options, sas, serving
+from support.object_store import reading_by
+from support.recording_store import Answer, Asked, running
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, NotParquetError, ParquetBloomError, StorageError

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from object_store import reading_by
 from pyarrow import fs
-from recording_store import RecordingStore, keyed, recording
+from support.object_store import reading_by
+from support.recording_store import RecordingStore, keyed, recording
 from support.samples import write_keys
 
 import parquet_bloom

@@ -14,11 +14,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from google_store import RecordingGoogle, asking, filled, generation, serving
-from object_store import reading_by
 from pyarrow import fs
-from recording_store import Answer, Asked, recording, running
 from storage.test_object_lies import LIES
+from support.google_store import RecordingGoogle, asking, filled, generation, serving
+from support.object_store import reading_by
+from support.recording_store import Answer, Asked, recording, running
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, ParquetBloomError, StorageError

@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from object_store import reading_by
 from pyarrow import fs
-from recording_store import RecordingStore, keyed, recording
+from support.object_store import reading_by
+from support.recording_store import RecordingStore, keyed, recording
 
 import parquet_bloom
 from parquet_bloom.storage import object_reader

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import READERS, ObjectStore, Request, reading_by, serving
 from pyarrow import fs
 from support.commands import command, error_lines
+from support.object_store import READERS, ObjectStore, Request, reading_by, serving
 from support.samples import ROW_GROUPS, keys_table, leftovers, random_bytes, write_keys
 
 import parquet_bloom

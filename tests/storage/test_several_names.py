@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
-from recording_store import Answer, Asked, RecordingStore, keyed, recording
+from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.storage.paths import FileSet, locate

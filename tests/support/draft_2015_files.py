@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import naive
-
 from parquet_bloom.format.compact_tree import BINARY, STRUCT, Node, _Field, parse
 from parquet_bloom.format.footer import ChunkKey
+from support import naive
 
 _EVERYTHING = {4: {1: {3: {8: {}, 12: {}}}}}
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from kleene import answers, stored
+from support.kleene import answers, stored
 from support.random_questions import random_predicate
 
 import parquet_bloom

@@ -19,9 +19,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from object_store import SECRET, ObjectStore, options_of
 from support import delta_tables as made
 from support.duckdb_process import Asked
+from support.object_store import SECRET, ObjectStore, options_of
 from test_delta_snapshot import rows_of, texts_of
 
 import parquet_bloom

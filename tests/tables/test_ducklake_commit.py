@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import serving
 from support.duckdb_process import packages
 from support.ducklake_tables import NOTHING_INLINED, REQUIRED, DuckLakeError, Lake, live_rows, sorted_rows
+from support.object_store import serving
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError

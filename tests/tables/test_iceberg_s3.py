@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from object_store import KEY, REGION, SECRET, ObjectStore, serving
 from pyarrow.fs import S3FileSystem
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from support.iceberg_tables import Warehouse, add_deletes, append, by_text, entries, live_rows, position_deletes
+from support.object_store import KEY, REGION, SECRET, ObjectStore, serving
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, StorageError

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from object_store import KEY, REGION, SECRET, reading_by, serving
 from support.iceberg_tables import (
     BY_NAME,
     SCHEMA,
@@ -23,6 +22,7 @@ from support.iceberg_tables import (
     live_rows,
     position_deletes,
 )
+from support.object_store import KEY, REGION, SECRET, reading_by, serving
 
 import parquet_bloom
 from parquet_bloom.errors import StorageError, TableFormatError

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from object_store import KEY, REGION, SECRET, ObjectStore, options_of
 from pyarrow import fs
 from support.ducklake_tables import NOTHING_INLINED, Lake
 from support.iceberg_tables import SCHEMA, Warehouse, append, rows_of
+from support.object_store import KEY, REGION, SECRET, ObjectStore, options_of
 
 import parquet_bloom as pb
 from parquet_bloom.errors import TableFormatError

@@ -351,7 +351,7 @@ def test_a_lance_data_set_beside_its_index_or_named(tmp_path: Path) -> None:
 
 def test_data_on_a_store_are_opened_by_the_users_own_name_for_them(tmp_path: Path) -> None:
     """The index has URIs too; the way to the store, and the keys to it, are the user's."""
-    from object_store import serving
+    from support.object_store import serving
 
     with serving() as store:
         store.client.create_bucket(Bucket="data")

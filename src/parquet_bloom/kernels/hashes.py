@@ -6,7 +6,7 @@ slot in the values buffer, for a variable-width one the bytes between two offset
     int64   | 8 bytes | 8 bytes | ...          string  offsets 0 3 3 7 -> |abc||defg|
 
 Nulls have no value and give no hash. Whether numba or numpy hashes is decided in kernels.loops. Sources: xxHash
-specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/naive.py and fixtures/vectors.
+specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/support/naive.py and fixtures/vectors.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from urllib.parse import quote
 
 import pytest
 from pyarrow import fs
-from recording_store import Answer, Asked, RecordingStore
+
 from support.loopback import free_port, running_server
+from support.recording_store import Answer, Asked, RecordingStore
 
 ACCOUNT = "devstoreaccount1"  # Azurite's own, with its key; both are public
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from kleene import stored
 
 from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
+from support.kleene import stored
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 

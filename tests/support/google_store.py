@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from pyarrow import fs
-from recording_store import Answer, Asked, RecordingStore
+
 from support.loopback import free_port, running_server
+from support.recording_store import Answer, Asked, RecordingStore
 
 NAMES = ["year=2025/month=1/a.parquet", "year=2026/month=1/b.parquet", "year=2026/month=2/c.parquet", "top.parquet"]
 
