@@ -189,7 +189,7 @@ def integers_of(leaf: Leaf, values: pa.ChunkedArray) -> NDArray[np.int64]:
     """Values of INT32 and INT64 as places; of unsigned ones beyond int64, what they would be as signed ones."""
     found = np.concatenate([numbers_in(chunk, np.dtype(f"i{leaf.width}")) for chunk in values.chunks])
     if leaf.logical == "INTEGER" and not leaf.signed:
-        found = found.view(f"u{found.itemsize}") % (1 << 8 * leaf.width) if leaf.width < 8 else found
+        found = found.view(f"u{found.itemsize}")
     return found.astype(np.int64)
 
 
