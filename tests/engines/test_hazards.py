@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from decimal import Decimal
 from importlib import metadata
 from pathlib import Path
 
@@ -75,6 +76,17 @@ def test_duckdb_finds_zeros_over_ours_and_loses_them_over_others_before_2_0(tmp_
     assert duckdb_finds(tmp_path / "ours.parquet", f"x = 0.0::{kind}") == 100
     loses = hazard("duckdb/pull/23829").hits_version(DUCKDB)
     assert duckdb_finds(tmp_path / "theirs.parquet", f"x = 0.0::{kind}") == (0 if loses else 100)
+
+
+def test_duckdb_loses_decimals_of_more_than_38_digits(tmp_path: Path) -> None:
+    values = [Decimal(i * 7919 % 100_003) for i in range(4000)]
+    pq.write_table(pa.table({"x": pa.array(values, pa.decimal256(57, 0))}), tmp_path / "plain.parquet")
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "x.parquet", columns=["x"])
+    asked = [f"x = {value}" for value in values[1:20]]
+    assert [duckdb_finds(tmp_path / "plain.parquet", where) for where in asked] == [1] * 19, "asked rightly"
+    loses = hazard("duckdb/pull/9770").hits_version(DUCKDB)
+    found = [duckdb_finds(tmp_path / "x.parquet", where) for where in asked]
+    assert found == [0 if loses else 1] * 19, "DuckDB changed: the list of hazards has to end its range"
 
 
 # --- ClickHouse -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,17 @@ import pytest
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.known import ALL, KINDS, RUN, Hazard, check_engine, facts_of, hazards, release_number
+from parquet_bloom.facts.known import (
+    ALL,
+    KINDS,
+    RUN,
+    WIDE_DECIMAL,
+    Hazard,
+    check_engine,
+    facts_of,
+    hazards,
+    release_number,
+)
 from parquet_bloom.format.forms import FORMATS
 
 PLACEMENTS = {"footer", "chunk-start", "tail"}
@@ -51,7 +62,7 @@ def test_a_hazard_has_its_source_and_versions_that_can_be_compared(hazard: Hazar
     assert hazard.role in ("reads", "writes")
     assert hazard.how in ("run", "read")
     assert hazard.tried or hazard.how == "read", "who ran something says what"
-    assert set(hazard.types) <= {ALL, "boolean", *KINDS}
+    assert set(hazard.types) <= {ALL, "boolean", WIDE_DECIMAL, *KINDS}
     assert set(hazard.forms) <= {ALL, *FORMATS}
     assert set(hazard.placements) <= {ALL, *PLACEMENTS}
     assert hazard.effect
@@ -136,6 +147,29 @@ def test_what_add_leaves_out_is_said_on_the_terminal(
     assert "ClickHouse 26.3 loses rows or crashes over its filters: take ClickHouse 26.3.10.10" in unfolded(shown.out)
     assert "warning" not in shown.err
     assert not parquet_bloom.inspect(tmp_path / "out.parquet").files[0].filters
+
+
+def test_no_engine_named_leaves_out_what_the_newest_release_of_one_breaks_on(tmp_path: Path) -> None:
+    digits = [Decimal(i * 2654435761 % 2**40) for i in range(4000)]
+    wide, narrow = (pa.array(digits, kind) for kind in (pa.decimal256(50, 5), pa.decimal128(38, 5)))
+    pq.write_table(pa.table({"wide": wide, "narrow": narrow}), tmp_path / "a.parquet", row_group_size=1000)
+    reason = "DuckDB (from 1.2.0) loses rows over its filters: leave such columns without filters "
+    out = tmp_path / "out.parquet"
+    for columns in (None, ["*"]):
+        (file,) = parquet_bloom.add_filters(tmp_path / "a.parquet", out, columns=columns, overwrite=True).files
+        assert {one.column for one in file.filters} == {"narrow"}
+        (skipped,) = file.skipped
+        assert skipped.column == "wide"
+        assert skipped.reason.startswith(reason)
+    advice = {one.column: one for one in parquet_bloom.advise(tmp_path / "a.parquet").columns}
+    assert advice["narrow"].advised
+    assert advice["wide"].reason.startswith(reason)
+    (file,) = parquet_bloom.add_filters(tmp_path / "a.parquet", out, engine="spark", overwrite=True).files
+    assert {one.column for one in file.filters} == {"narrow", "wide"}, "of Spark nothing is known"
+    (file,) = parquet_bloom.add_filters(tmp_path / "a.parquet", out, columns="wide", overwrite=True).files
+    assert {one.column for one in file.filters} == {"wide"}
+    (warning,) = file.warnings
+    assert warning.startswith("DuckDB (from 1.2.0) loses rows over filters on wide: ")
 
 
 def test_a_condition_that_no_file_shows_is_a_note(path: Path, tmp_path: Path) -> None:

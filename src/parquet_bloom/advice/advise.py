@@ -461,8 +461,10 @@ def _column(data: Survey, advice: Advice, log: QueryLog | None, engine: str | No
     found.reason = reason_against(surveyed.found, Sizing()) or ""
     if not found.reason and found.asked == 0:
         found.reason = "no query of the log asks for its values"
+    if not found.reason:
+        found.reason = danger_of(leaf, engine) or ""
     if not found.reason and engine is not None:
-        found.reason = danger_of(leaf, engine) or next(iter(notes_of([leaf], engine)), "")
+        found.reason = next(iter(notes_of([leaf], engine)), "")
     if not found.reason and found.with_filter >= _ALREADY:
         found.reason = "it has filters"
     found.advised = not found.reason

@@ -257,7 +257,8 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
 
     Raises UnknownColumnError, and RefusedTypeError where a column that was asked for by its name
     has a type that is refused (one that only a pattern fits is skipped, with the reason). A column over whose
-    filters the request's engine breaks is skipped likewise, unless it was asked for by its name.
+    filters the request's engine breaks, or the newest release of any, is skipped likewise, unless it was asked for by
+    its name.
     """
     form, columns = request.form, request.columns
     leaves = footer.leaves
@@ -276,7 +277,7 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
             file_plan.skipped.append(SkippedColumn(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
-        if request.engine is not None and leaf.index not in named:  # one that is named gets a filter, and a warning
+        if leaf.index not in named:  # one that is named gets a filter, and a warning
             danger = danger_of(leaf, request.engine, form.name, request.placement)
             if danger is not None:
                 file_plan.skipped.append(SkippedColumn(leaf.name, None, danger))

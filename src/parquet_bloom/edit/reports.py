@@ -119,9 +119,9 @@ class AddedFile(FileReport):
         some = [leaves[column] for column in plan.columns]
         if request.form.name == "final":
             self.engine_notes = notes_of(some, request.engine)
+        about = (request.engine, request.form.name, request.placement)
+        self.warnings = warnings_of(some, *about)
         if request.engine is not None:
-            about = (request.engine, request.form.name, request.placement)
-            self.warnings = warnings_of(some, *about)
             self.engine_notes += warnings_of(some, *about, conditional=True)
 
     def take_tail(self, filters: Sequence[AddedFilter], size: int) -> None:

@@ -70,6 +70,8 @@ _UNITS = {1_000_000: "ms", 1_000: "us", 1: "ns"}
 _PHYSICAL = {FLOAT: "float", DOUBLE: "double", BYTE_ARRAY: "binary", FLBA: "fixed", INT32: "int32", INT64: "int64"}
 _DECIMALS = {INT32: "decimal as INT32", INT64: "decimal as INT64", FLBA: "decimal as FIXED"}
 _NAMED = {"STRING": "string", "UUID": "uuid", "DATE": "date", "FLOAT16": "float16"}
+WIDE_DECIMAL = "decimal over 38 digits"  # engines that have no such type read another, or nothing
+_MOST_DIGITS = 38  # of 128 bits
 _AS_BYTES = {"ENUM", "JSON", "BSON"}
 
 
@@ -90,6 +92,8 @@ def kind_of(leaf: Leaf) -> str | None:
     if logical == "INTEGER":
         return f"{'' if leaf.signed else 'u'}int{leaf.bits}"
     if logical == "DECIMAL":
+        if leaf.precision > _MOST_DIGITS:
+            return WIDE_DECIMAL
         return _DECIMALS.get(leaf.physical)
     unit = _UNITS.get(leaf.unit_ns)
     if logical == "TIME":
@@ -166,7 +170,7 @@ class Hazard:
     engine      as EngineFacts.name
     versions    (first, below) pairs of release numbers: from the first on, and before the second; "" is open
     role        "reads": it breaks on filters; "writes": it writes wrong ones, or fails over them
-    types       kinds of column, as `kind_of` has them, and "boolean"; "*": all
+    types       kinds of column, as `kind_of` has them, WIDE_DECIMAL among them, and "boolean"; "*": all
     forms       of filters; placements, where they lie; "*": all
     ours        whether files that this package writes are hit
     when        a condition that no file shows, in words that go on after "where"; empty: none is needed
@@ -363,47 +367,51 @@ def _versions_known(facts: EngineFacts) -> list[str]:
 # --- engines that break on right filters ----------------------------------------------------------
 
 
-def danger_of(leaf: Leaf, engine: str, form: str = "final", placement: str = "footer") -> str | None:
+def danger_of(leaf: Leaf, engine: str | None, form: str = "final", placement: str = "footer") -> str | None:
     """Why an engine gives wrong answers over a right filter on a column; None where it is not known to.
 
-    engine  as check_engine takes it; form and placement of the filter
+    engine  as check_engine takes it; None: any, by hazards that no release has ended
+    form, placement  of the filter
     """
-    facts, version = check_engine(engine)
-    found = _hazards_on(leaf, facts, version, form, placement)
-    return next((_sentence(facts, version, hazard, "its filters") for hazard in found if not hazard.when), None)
+    found = _hazards_on(leaf, engine, form, placement)
+    return next((_sentence(engine, hazard, "its filters") for hazard in found if not hazard.when), None)
 
 
 def warnings_of(
-    leaves: Iterable[Leaf], engine: str, form: str, placement: str, *, conditional: bool = False
+    leaves: Iterable[Leaf], engine: str | None, form: str, placement: str, *, conditional: bool = False
 ) -> list[str]:
     """Lines on columns over whose right filters an engine gives wrong answers: one line a hazard.
 
+    engine       as danger_of has it
     conditional  those that need a condition which no file shows; otherwise those that need none
     """
-    facts, version = check_engine(engine)
     hit: dict[Hazard, list[str]] = {}
     for leaf in leaves:
-        for hazard in _hazards_on(leaf, facts, version, form, placement):
+        for hazard in _hazards_on(leaf, engine, form, placement):
             if bool(hazard.when) == conditional:
                 hit.setdefault(hazard, []).append(leaf.name)
-    return [_sentence(facts, version, hazard, f"filters on {', '.join(names)}") for hazard, names in hit.items()]
+    return [_sentence(engine, hazard, f"filters on {', '.join(names)}") for hazard, names in hit.items()]
 
 
-def _hazards_on(leaf: Leaf, facts: EngineFacts, version: str, form: str, placement: str) -> list[Hazard]:
+def _hazards_on(leaf: Leaf, engine: str | None, form: str, placement: str) -> list[Hazard]:
     kind = kind_of(leaf)
+    facts, version = (None, "") if engine is None else check_engine(engine)
     return [
         hazard
         for hazard in hazards()
-        if hazard.engine == facts.name
-        and hazard.role == READS
+        if hazard.role == READS
         and hazard.ours
+        and (not hazard.when if facts is None else hazard.engine == facts.name)
         and hazard.hits_version(version)
         and hazard.hits(kind, form, placement)
     ]
 
 
-def _sentence(facts: EngineFacts, version: str, hazard: Hazard, over: str) -> str:
+def _sentence(engine: str | None, hazard: Hazard, over: str) -> str:
     where = f" where {hazard.when}" if hazard.when else ""
+    facts, version = check_engine(hazard.engine if engine is None else engine)
+    if engine is None:
+        version = f"({', '.join(map(range_text, hazard.versions))})"
     return f"{facts.title} {version}".strip() + f" {hazard.effect} over {over}{where}: {hazard.avoid} ({hazard.source})"
 
 
