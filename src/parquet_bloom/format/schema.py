@@ -175,12 +175,11 @@ def split_path(text: str) -> tuple[str, ...]:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    part = ""
+    parts = []
     while (end := text.find('"', at)) >= 0:
-        part += text[at:end]
+        parts.append(text[at:end])
         if text[end + 1 : end + 2] != '"':
-            return part, end + 1
-        part += '"'
+            return '"'.join(parts), end + 1
         at = end + 2
     raise RequestError(f"column {text}: the closing quote is missing")
 

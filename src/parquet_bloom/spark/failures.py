@@ -21,6 +21,7 @@ from parquet_bloom.extras import to_install_ourselves
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 600  # characters of a line
+_LONGEST = 4000  # of one that is searched
 _INSTALL = f"{to_install_ourselves('spark')}, for the Python that executors run"
 _NAME = "name another Python of theirs with spark.pyspark.python=/path/to/python"
 _SEND = "send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)"
@@ -34,6 +35,11 @@ _OURS = re.compile(r"^parquet_bloom\.errors\.(\w+): ([^\n]+)", re.MULTILINE)
 _GONE = "Spark's JVM is gone: it was killed, or ran out of memory; files that were not finished are as they were"
 
 
+def _with_short_lines(text: str) -> str:
+    """A text whose lines are cut: names of columns and files stand in it, and searches in a line are not all linear."""
+    return "\n".join(line[:_LONGEST] for line in text.splitlines())
+
+
 def is_of_spark(error: BaseException) -> bool:
     """Whether PySpark, py4j or gRPC raised it."""
     return type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc") or isinstance(
@@ -43,7 +49,7 @@ def is_of_spark(error: BaseException) -> bool:
 
 def lacking(error: BaseException) -> SparkJobError | None:
     """The error for something that executors lack to run this package, with advice; None for all other errors."""
-    text = str(error) if is_of_spark(error) else ""
+    text = _with_short_lines(str(error)) if is_of_spark(error) else ""
     for pattern, advice in _LACKING:
         if found := re.search(pattern, text):
             return SparkJobError(advice(found))
@@ -85,13 +91,13 @@ def one_line(error: BaseException) -> str:
     known = lacking(error)
     if known is not None:
         return str(known)
-    text = str(error)
+    text = _with_short_lines(str(error))
     if type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError):
         return _GONE
     java = getattr(error, "java_exception", None)
     if java is not None:
         try:
-            text = str(java.toString())
+            text = _with_short_lines(str(java.toString()))
         except Exception:  # the JVM is gone
             return _GONE
     if _TRACEBACK in text:

@@ -43,7 +43,7 @@ from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
 from parquet_bloom.tables.delta.log import LogFiles, TableFolder, read_file
 
 _ATTEMPTS = 20  # of one commit, while those of other programs come first
-_REASON = re.compile(r"([A-Z][\w ]*\(os error \d+\))")
+_REASON = re.compile(r"([A-Z][\w ]{0,100}\(os error \d+\))")
 _TOKEN = "parquetBloomCommit"  # a name in commitInfo, by which a commit is known for ours
 
 
