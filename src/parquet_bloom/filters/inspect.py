@@ -61,7 +61,7 @@ def lacking_filters(
 
 def _holds(footer: Footer, group: int, column: int) -> bool:
     """Whether a column chunk holds a value that is no NULL; True where the footer does not say."""
-    values, nulls = counts_in(footer.meta(group, column))
+    values, nulls = counts_in(footer, group, footer.leaves[column])
     return values > 0 and values != nulls
 
 

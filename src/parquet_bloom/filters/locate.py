@@ -222,7 +222,7 @@ class RangesByChunk:
             self._rules.get(key),
             self._used[offset],
             self._footer.pages_reach(offset),
-            counts_in(meta),
+            counts_in(self._footer, key[0], self._footer.leaves[key[1]]),
         )
 
 

@@ -27,6 +27,7 @@ from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.writers import is_wrong
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.history import FilterOptions, History, Version
@@ -269,7 +270,9 @@ def status(
 def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
     outline = source.outline()
     values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
-    needing = (values > 0) & ((nulls == NONE) | (nulls < values))  # bool[row groups, columns]
+    in_doubt = [is_wrong(outline.metadata.created_by, leaf, "many nulls") for leaf in outline.leaves]
+    # bool[row groups, columns]
+    needing = (values > 0) & ((nulls == NONE) | (nulls < values) | np.array(in_doubt, bool))
     sums = needing.sum(axis=0)
     columns = {leaf.name: _Chunks(int(sums[leaf.index]), int(sums[leaf.index])) for leaf in leaves}
     there = [

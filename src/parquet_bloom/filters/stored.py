@@ -266,7 +266,7 @@ class InFooter:
             found.problems.append(str(error))
             return found
         found.num_bytes, found.rule = bloom.num_bytes, " or ".join(map(str, bloom.rules))
-        found.read(bloom, counts_in(self.source.footer().meta(self.row_group, self.leaf.index)))
+        found.read(bloom, counts_in(self.source.footer(), self.row_group, self.leaf))
         if found.bits_set:
             denied = denied_bound(bloom.might_contain, self.source.outline(), self.leaf, self.row_group)
             found.problems += [denied] if denied is not None else []

@@ -24,6 +24,7 @@ from parquet_bloom.filters.tails import each_file
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.forms import BATCH_ROWS, Filter
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
+from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.options import PathLike, ReadOptions, column_names, refuse_unknown
@@ -305,9 +306,8 @@ def _verify_filter(stored: StoredFilter, leaf: Leaf, reader: ColumnReader, foote
 
 
 def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
-    meta = footer.meta(group, leaf.index)
-    nulls = meta.statistics.null_count if meta.statistics is not None else None
-    return nulls is not None and int(meta.num_values) > int(nulls)
+    values, nulls = counts_in(footer, group, leaf)
+    return nulls is not None and values > nulls
 
 
 def _ask_all(bloom: Filter, reader: ColumnReader, group: int, verdict: VerifiedFilter) -> VerifiedFilter:

@@ -6,19 +6,13 @@ Bounds are believed only where the format says how to read them:
     max, min (old)         of signed numbers only: writers compared all else as signed bytes
     float, double, float16 unless one is NaN; +-0.0 compare equal, so their signs do not matter
     truncated              still bounds: nothing here takes a bound for a stored value
-    dictionary arrays      pyarrow before 11 wrote bounds of the first batch alone; to this day (26) it leaves
-                           NULLs of a struct around one out of null_count
-    times of Parquet.Net   in another unit than the column's; no version is known that has them right
+    writers' mistakes      format.writers has a table
 
-Sources: parquet.thrift, Statistics and ColumnOrder; Arrow C++ ApplicationVersion (which old
-writers computed wrong ones: PARQUET-251, PARQUET-1655, the unsigned orders before parquet-mr 1.10);
-ARROW-12513 and apache/arrow#15042, measured with pyarrow 10, 11, 12 and 26; aloneguid/parquet-dotnet#769, which
-was open for 6.0.3.
+Sources: parquet.thrift, Statistics and ColumnOrder.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Literal
@@ -26,11 +20,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.dataclass import dataclass
-from parquet_bloom.format.footer import derived
+from parquet_bloom.format.footer import Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.format.writers import believed_nulls, is_signed_number, is_wrong
 
 Domain = Literal["integer", "float", "bytes"]
 MOST_BYTES = 64  # of a DECIMAL in a FIXED_LEN_BYTE_ARRAY; no engine knows more than 32
@@ -145,11 +139,12 @@ def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
     if not leaf.optional:
         sound &= (nulls == NONE) | (nulls == 0)
     counted = sound & (nulls >= 0) & (nulls <= values)
-    some_null = ~counted | (nulls > 0) | (not _trusts_nulls(outline, leaf)) if leaf.optional else ~sound
-    some_value = ~counted | (nulls < values)
+    writer = outline.metadata.created_by
+    some_null = ~counted | (nulls > 0) | is_wrong(writer, leaf, "few nulls") if leaf.optional else ~sound
+    some_value = ~counted | (nulls < values) | is_wrong(writer, leaf, "many nulls")
     nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
     # 2. Bounds, if the column has an order and its writer is believed.
-    domain = domain_of(leaf) if _trusts_any(outline, leaf) else None
+    domain = domain_of(leaf) if not is_wrong(writer, leaf, "bounds") else None
     bounds = _stored_bounds(outline, slots, leaf, domain) if domain is not None else None
     if bounds is None:
         unknown, nothing = np.zeros(n, bool), np.zeros(n, np.int64)
@@ -178,7 +173,7 @@ def _stored_bounds(
     fields = []
     if _trusts_new(outline, leaf):
         fields.append((Slot.MIN_VALUE, Slot.MAX_VALUE))
-    if _trusts_old(leaf):
+    if is_signed_number(leaf):  # the old ones were compared as signed numbers
         fields.append((Slot.OLD_MIN, Slot.OLD_MAX))
     found = None
     filled: NDArray[np.bool_] | bool = False
@@ -197,46 +192,13 @@ def _stored_bounds(
     return found
 
 
-def _trusts_any(outline: Outline, leaf: Leaf) -> bool:
-    """Whether a writer's bounds of a column are those of its values, in whichever field they stand."""
-    return not (leaf.logical in _TIMES and (outline.metadata.created_by or "").startswith("Parquet.Net"))
-
-
-def _trusts_old(leaf: Leaf) -> bool:
-    """Whether the old min and max of a column can be read: they were compared as signed numbers."""
-    signed = leaf.logical != "INTEGER" or leaf.signed
-    return leaf.physical in (BOOLEAN, INT32, INT64, FLOAT, DOUBLE) and signed
-
-
 def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
     orders = outline.metadata.column_orders
     if orders is None or len(orders) != len(outline.leaves):
         return False
     order = orders[leaf.index]
     # IEEE754TotalOrder differs from the type's own order in NaN and the two zeros alone, and no bound depends on these.
-    if order.TYPE_ORDER is None and (order.IEEE_754_TOTAL_ORDER is None or not leaf.float_bits):
-        return False
-    # Writers with known mistakes (the module's sources). Where only unsigned or bytewise order was wrong, numbers that
-    # compare as signed are still right.
-    writer, version = _writer(outline.metadata.created_by)
-    if writer == "parquet-cpp-arrow" and version < (11, 0) and leaf.physical == BYTE_ARRAY:
-        return False
-    if writer == "parquet-cpp" and (version < (1, 3) or leaf.logical == "DECIMAL"):
-        return _trusts_old(leaf)
-    return not (writer == "parquet-mr" and version < (1, 10)) or _trusts_old(leaf)
-
-
-def _trusts_nulls(outline: Outline, leaf: Leaf) -> bool:
-    """Whether null_count counts every NULL. A writer's dictionaries are encoded as its plain texts are."""
-    writer, version = _writer(outline.metadata.created_by)
-    if not writer.startswith("parquet-cpp") or leaf.physical != BYTE_ARRAY:
-        return True
-    return writer == "parquet-cpp-arrow" and version >= (11, 0) and len(leaf.path) == 1
-
-
-def _writer(created_by: str | None) -> tuple[str, tuple[int, int]]:
-    found = re.match(r"(parquet-cpp-arrow|parquet-cpp|parquet-mr) version (\d+)\.(\d+)", created_by or "")
-    return (found[1], (int(found[2]), int(found[3]))) if found else ("", (0, 0))
+    return order.TYPE_ORDER is not None or (order.IEEE_754_TOTAL_ORDER is not None and bool(leaf.float_bits))
 
 
 def _decode(
@@ -297,15 +259,18 @@ _UNCUT_BYTES = 15  # writers cut texts of bounds at 16 bytes or more
 Counts = tuple[int, int | None]  # num_values and null_count of a column chunk; null_count None: not known
 
 
-def counts_in(meta: ColumnMetaData) -> Counts:
-    """The counts in a chunk's metadata: values, and NULLs if it has them."""
-    return meta.num_values, meta.statistics.null_count if meta.statistics is not None else None
+def counts_in(footer: Footer, row_group: int, leaf: Leaf) -> Counts:
+    """The counts of a chunk: values, and NULLs if its writer is believed to have counted them."""
+    meta = footer.meta(row_group, leaf.index)
+    nulls = meta.statistics.null_count if meta.statistics is not None else None
+    return meta.num_values, believed_nulls(footer.created_by, leaf, meta.num_values, nulls)
 
 
 def counts_of(outline: Outline, row_group: int, column: int) -> Counts:
     """The same, from an outline."""
     values, nulls = (int(outline.slots[s, row_group, column]) for s in (Slot.NUM_VALUES, Slot.NULL_COUNT))
-    return values, None if nulls == NONE else nulls
+    known = None if nulls == NONE else nulls
+    return values, believed_nulls(outline.metadata.created_by, outline.leaves[column], values, known)
 
 
 def empty_filter_problem(counts: Counts) -> tuple[str, bool] | None:

@@ -29,6 +29,7 @@ from parquet_bloom.format.statistics import (
     statistics_of,
     unknown_statistics,
 )
+from parquet_bloom.format.writers import is_right
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Opaque, Term, terms_of
 from parquet_bloom.predicates.outcomes import (
     ANY,
@@ -229,8 +230,17 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
         # The index takes TRUE away. FALSE comes in, so that only a row group without rows has no outcome at all.
         was_true = question.closed & ((decision.outcomes & TRUE) != 0)
         decision.outcomes[was_true] = decision.outcomes[was_true] & ~np.uint8(TRUE) | np.uint8(FALSE)
+    if not is_right(outline.metadata.created_by) and any(_is_in_file(term) for term in terms):
+        # Bounds of this writer were never held against its values: rows are filtered, also where all seem to match.
+        all_match = decision.outcomes == TRUE
+        if all_match.any() and partition_outcome(question) != TRUE:
+            decision.outcomes[all_match] = TRUE | FALSE
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
+
+
+def _is_in_file(term: Term) -> bool:
+    return not isinstance(term, Opaque) and term.leaf.index >= 0
 
 
 def _statistics(term: Term, outline: Outline, question: Question) -> ColumnStatistics:

@@ -11,6 +11,7 @@ Files without a log have a NoLog, which excludes nothing: a search sees the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -51,6 +52,7 @@ from parquet_bloom.storage.paths import DataFile
 
 _ABSENT: dict[Domain, Any] = {"integer": 0, "float": 0.0, "bytes": b""}  # what stands in arrays where nothing is known
 _NOTHING = FileBounds()
+_LONG_DIGITS = 18  # of a DECIMAL that INT64 holds
 
 
 def log_outcomes(
@@ -160,7 +162,22 @@ class _Constants:
 
     def or_bounds(self, file: TableFile, leaf: Leaf) -> FileBounds:
         constant = self.of(file, leaf)
-        return file.bounds.get(leaf.path, _NOTHING) if constant is _NOTHING else constant
+        if constant is not _NOTHING:
+            return constant
+        found = file.bounds.get(leaf.path, _NOTHING)
+        return found if not _may_be_taken_over(leaf) or (found.nan_free and leaf.float_bits) else _without_bounds(found)
+
+
+def _may_be_taken_over(leaf: Leaf) -> bool:
+    """Whether bounds in a log may be wrong ones of a file that was added as it is, and whose writer the log hides.
+
+    Of FLOAT with a NaN, and of DECIMAL in bytes (format.writers). The file's own footer names its writer.
+    """
+    return bool(leaf.float_bits) or (leaf.logical == "DECIMAL" and (leaf.precision or 0) > _LONG_DIGITS)
+
+
+def _without_bounds(found: FileBounds) -> FileBounds:
+    return replace(found, lower=None, upper=None) if found is not _NOTHING else found
 
 
 def _of_scalar(scalar: pa.Scalar, leaf: Leaf) -> FileBounds:
