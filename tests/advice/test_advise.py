@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -151,6 +152,27 @@ def test_files_that_are_sorted_among_each_other_need_no_filter(tmp_path: Path) -
     assert not found["id"].advised
     assert "min and max tell" in found["id"].reason
     assert found["k"].advised
+
+
+@pytest.mark.parametrize("first", ["duckdb", "pyarrow"])
+def test_files_of_duckdb_and_pyarrow_have_the_same_columns(tmp_path: Path, first: str) -> None:
+    """DuckDB writes INT_64 where pyarrow writes INT64; which comes first is no matter."""
+    rng = np.random.default_rng(5)
+    (tmp_path / "data").mkdir()
+    for number in range(4):
+        path = tmp_path / "data" / f"{number}.parquet"
+        ids = rng.integers(0, 2**31, ROWS)
+        rows = pa.table({"wide": ids * 2**20, "narrow": ids.astype(np.int32), "text": hexes(rng, ROWS)})
+        if (number % 2 == 0) == (first == "duckdb"):
+            duckdb.sql(f"COPY (FROM rows) TO '{path}' (ROW_GROUP_SIZE 2048)")
+        else:
+            write(path, {name: rows[name] for name in rows.column_names})
+    columns = by_name(advise(tmp_path / "data"))
+    assert columns.keys() == {"wide", "narrow", "text"}
+    for name, column in columns.items():
+        assert column.absent is not None
+        assert column.absent.row_groups.likely > 0.9, (name, "every row group has these values between its bounds")
+    assert columns["wide"].type == ("INT64 INTEGER" if first == "duckdb" else "INT64")
 
 
 def test_the_rate_follows_the_size_of_what_is_read_in_vain(tmp_path: Path) -> None:

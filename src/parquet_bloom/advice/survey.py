@@ -20,6 +20,7 @@ from parquet_bloom.format.forms import Sizing
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, statistics_of
+from parquet_bloom.format.values import same_kind
 from parquet_bloom.kernels import split_block
 from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.open_file import OpenFile
@@ -35,7 +36,8 @@ class Survey:
 
     files      how many there are; of `read` of them, evenly spread, the footer was read
     outlines   of these
-    leaves     of the first of them; a column of another file counts if name and type are the same
+    leaves     of the first of them; a column of another file counts if its name is the same, and its values compare
+               and are hashed as the first one's: INT64 and INT_64 are one type
     opened     of the files that are looked into, which stay open: a large footer is decoded once for all columns
     """
 
@@ -93,9 +95,15 @@ class Survey:
             same = outline.leaves[leaf.index] if leaf.index < len(outline.leaves) else None
             if same != leaf or not leaf.path:
                 same = next((one for one in outline.leaves if one.path == leaf.path), None)
-            if same is not None and (same.physical, same.logical) == (leaf.physical, leaf.logical):
+            if same is not None and _hashes_alike(same, leaf):
                 found.append((at, same))
         return found
+
+
+def _hashes_alike(one: Leaf, other: Leaf) -> bool:
+    """Whether equal values of two columns have equal bytes, and one order."""
+    kinds = [(leaf.physical, leaf.type_length, leaf.signed, leaf.unit_ns) for leaf in (one, other)]
+    return kinds[0] == kinds[1] and same_kind(one, other)
 
 
 @dataclass(slots=True)
