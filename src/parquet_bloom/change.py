@@ -87,15 +87,17 @@ def remove_filters(
     progress: ProgressCallback | None = None,
     **options: Unpack[RemoveOptions],
 ) -> RemoveReport:
-    """Remove the filters of all columns, or of some, from one Parquet file or several, or from a table's.
+    """Remove the filters that `add_filters` added, or those of some columns, from Parquet files, or from a table's.
 
     A file that got its filters from `add_filters` and loses all of them is byte for byte the file
-    it was. Filters of other programs are cut out too where no byte that must stay is in the way. In a
+    it was. Filters of other programs stay, and the report counts them (`others`), unless their columns are named, or
+    with `all_writers`; they are cut out where no byte that must stay is in the way. In a
     table no file is cut that a version names: a commit has the sizes, or files, without filters.
     Arguments and errors are those of `add_filters`, but for
 
-    options     see RemoveOptions: last, which takes off only the last tail; in_place, overwrite, force, sync,
-                read_back, append, dry_run; filesystem, raw_files; of tables commit, files_per_commit,
+    columns     one name or pattern, or a list: all of their filters go, by any writer
+    options     see RemoveOptions: last, which takes off only the last tail; all_writers; in_place, overwrite, force,
+                sync, read_back, append, dry_run; filesystem, raw_files; of tables commit, files_per_commit,
                 catalog_properties, allow_roots
     """
     refuse_unknown("remove_filters", options, RemoveOptions)
@@ -109,6 +111,7 @@ def remove_filters(
         columns=column_names(columns, "columns"),
         exclude=column_names(exclude, "exclude"),
         last=options.get("last", False),
+        all_writers=options.get("all_writers", False),
         how=written,
     )
     return remove_from_source(changeable(about, output, written, commits), request, progress)

@@ -201,9 +201,12 @@ class RemoveOptions(WriteOptions, CommitOptions, FilesystemOption, total=False):
     """Keywords of `remove_filters`, beside those that it names; each has a default.
 
     last        take off only the last tail (placement "tail"): the file is as it was before that `add`
+    all_writers  also filters that other programs wrote, or whose writer nothing shows; of columns that are named all
+                filters go in any case
     """
 
     last: bool
+    all_writers: bool
 
 
 class SparkAddOptions(BuildOptions, ReplaceOption, SyncOption, PlaceOptions, CommitOptions, total=False):

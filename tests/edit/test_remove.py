@@ -6,6 +6,7 @@ import itertools
 import json
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ from support.footers import edited_footer
 from support.samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
 
 import parquet_bloom
+from parquet_bloom.cli import run
 from parquet_bloom.format import compact
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.storage.open_file import OpenFile
@@ -85,17 +87,67 @@ def test_others_key_values_stay(tmp_path: Path) -> None:
 def test_filters_of_other_programs_leave_with_their_bytes(tmp_path: Path, name: str) -> None:
     source, out = FIXTURES / f"{name}.parquet", tmp_path / "out.parquet"
     had = parquet_bloom.inspect(source).files[0]
-    report = parquet_bloom.remove_filters(source, out, sync=False).files[0]
+    report = parquet_bloom.remove_filters(source, out, sync=False, all_writers=True).files[0]
     assert report.removed == len(had.filters) > 0
+    assert report.others == 0
     assert report.bytes_stay == 0
     assert report.bytes_before - report.bytes_after > had.filter_bytes, "bitsets and headers are gone"
     assert parquet_bloom.inspect(out).files[0].filters == []
     assert same_rows(pq.read_table(out), pq.read_table(source)), "the data is equal"
 
 
+@pytest.fixture
+def by_duckdb(tmp_path: Path) -> Path:
+    """DuckDB writes filters on `few`, which has a dictionary, and none on `id`."""
+    path = tmp_path / "duck.parquet"
+    rows = "SELECT (i * 7919) % 100003 + i * 1000003 AS id, (i % 7)::INTEGER AS few FROM range(8192) t(i)"
+    duckdb.sql(f"COPY ({rows}) TO '{path}' (ROW_GROUP_SIZE 2048)")
+    return path
+
+
+@pytest.mark.parametrize(("spec", "placement"), PLACES)
+def test_filters_of_duckdb_stay_where_ours_leave(by_duckdb: Path, tmp_path: Path, spec: str, placement: str) -> None:
+    before, others = digest(by_duckdb), len(parquet_bloom.inspect(by_duckdb).files[0].filters)
+    assert others > 0, "DuckDB wrote some"
+    out, back = tmp_path / "out.parquet", tmp_path / "back.parquet"
+    parquet_bloom.add_filters(by_duckdb, out, columns=["id"], spec=spec, placement=placement)
+    (dry,) = parquet_bloom.remove_filters(out, back, dry_run=True).files
+    (report,) = parquet_bloom.remove_filters(out, back).files
+    assert (report.removed, report.others) == (dry.removed, dry.others) == (4, others)
+    assert digest(back) == before
+    assert parquet_bloom.remove_filters(back, in_place=True).files[0].removed == 0, "nothing of ours is there"
+    assert digest(back) == before
+    (report,) = parquet_bloom.remove_filters(back, in_place=True, columns=["few"]).files
+    assert (report.removed, report.others) == (others, 0)
+
+
+def test_the_command_says_how_many_filters_of_others_stay(by_duckdb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["remove", str(by_duckdb), "--in-place"]) == 0
+    others = len(parquet_bloom.inspect(by_duckdb).files[0].filters)
+    assert f"{others} filters of other programs stay" in " ".join(capsys.readouterr().out.split())
+    assert run(["remove", str(by_duckdb), "--in-place", "--all-writers", "--json"]) == 0
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert (file["removed"], file["others"]) == (others, 0)
+    with pytest.raises(parquet_bloom.RequestError, match="last=True and all_writers=True exclude each other"):
+        parquet_bloom.remove_filters(by_duckdb, in_place=True, last=True, all_writers=True)
+
+
+def test_filters_stay_where_the_record_no_longer_matches(tmp_path: Path) -> None:
+    """Another program carried our record into a file with filters of its own."""
+    source = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(source, in_place=True, columns=["id"])
+    record = pq.read_metadata(source).metadata[b"parquet_bloom"]
+    table = keys_table().replace_schema_metadata({b"parquet_bloom": record})
+    pq.write_table(table, source, bloom_filter_options={"id": True}, row_group_size=len(table) // ROW_GROUPS)
+    before = digest(source)
+    (report,) = parquet_bloom.remove_filters(source, in_place=True).files
+    assert (report.removed, report.others) == (0, ROW_GROUPS)
+    assert digest(source) == before
+
+
 def test_garbage_filters_lose_their_fields_and_keep_their_bytes(tmp_path: Path) -> None:
     source, out = corpus_file("malformed_lab/06_garbage_ff.parquet"), tmp_path / "out.parquet"
-    report = parquet_bloom.remove_filters(source, out, sync=False).files[0]
+    report = parquet_bloom.remove_filters(source, out, sync=False, all_writers=True).files[0]
     assert report.bytes_stay == report.removed == 8, "nobody knows how long garbage is"
     assert parquet_bloom.inspect(out).files[0].filters == []
     assert pq.read_table(out).equals(pq.read_table(source))

@@ -137,7 +137,7 @@ class TestFixtures:
 
     def test_removing_all_leaves_the_data(self, added: Added, tmp_path: Path) -> None:
         back = tmp_path / "back.parquet"
-        remove_filters(added.ours, back, sync=False)
+        remove_filters(added.ours, back, sync=False, all_writers=True)
         assert not made.filters(back)
         assert_equal(READERS["pyarrow"](back), READERS["pyarrow"](added.source))
         if added.name in NO_FILTERS:

@@ -563,7 +563,7 @@ def test_what_contradicts_itself_is_no_evidence(filtered: Path, tmp_path: Path, 
         parquet_bloom.prune(path, column="id", values=[absent])
     assert command("verify", path).returncode == 1
     back = tmp_path / "back.parquet"
-    parquet_bloom.remove_filters(path, back, sync=False)
+    parquet_bloom.remove_filters(path, back, sync=False, all_writers=True)
     assert not parquet_bloom.inspect(back).files[0].filters
 
 
@@ -634,7 +634,7 @@ def test_a_file_of_the_draft(tmp_path: Path, form: str, family: str, strategy: s
     assert parquet_bloom.read_table(path, f"id = {IDS[1]}").num_rows == 1
     assert outcomes(path, "id = 13") == ["filter"]
     back = tmp_path / "back.parquet"
-    parquet_bloom.remove_filters(path, back, sync=False)
+    parquet_bloom.remove_filters(path, back, sync=False, all_writers=True)
     bare = draft_2015_files.with_drafts(tmp_path / "plain.parquet", tmp_path / "bare.parquet", {})
     assert back.read_bytes() == bare.read_bytes()
     replaced = tmp_path / "replaced.parquet"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @output_options
 @commit_options
 @click.option("--last", is_flag=True, help="Take off only the last tail.")
+@click.option("--all-writers", is_flag=True, help="Also filters of other programs, which stay otherwise.")
 @click.option("--append", is_flag=True, help="In place: make the file itself shorter, where all is in tails.")
 @all_option
 @json_option
@@ -48,14 +49,15 @@ def command(
     show_all: bool,
     **options: Unpack[RemoveOptions],
 ) -> int:
-    """Take Bloom filters out again, all forms.
+    """Take out the Bloom filters that `add` added, or all of some columns.
 
     \b
     parquet-bloom remove events-bloom.parquet --output plain.parquet
     parquet-bloom remove data/ --column trace_id --in-place
     parquet-bloom remove delta:lake/events
 
-    A file that got its filters from `add` and loses them all is byte for byte the file it was.
+    A file that got its filters from `add` and loses them all is byte for byte the file it was. Filters of other
+    programs, and those of which nothing shows who added them, stay unless --column names their columns.
     """
     from parquet_bloom.change import remove_filters
     from parquet_bloom.report.added import print_commits, print_removed

@@ -1,4 +1,8 @@
-"""Takes filters out again: all forms, by any writer; the file is then as it was before them."""
+"""Takes filters out again, of all forms: those that `add` added, and if it is requested those of any writer.
+
+A filter is one that `add` added if the footer's provenance says so, and still matches it (format.provenance). Where it
+does not, as in a file that another program wrote anew, nothing shows who added the filters: they stay, and are counted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from parquet_bloom.filters.tails import Tail, as_it_was, older_footers, tails_of
 from parquet_bloom.format.edits import Moves, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
-from parquet_bloom.format.provenance import all_ranges
+from parquet_bloom.format.provenance import all_ranges, read_entries
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import open_for_change
@@ -149,21 +153,41 @@ def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
 class RemoveRequest:
     """The filters to remove: fields as remove_filters has them.
 
-    how     the new version is written
-    tables  that must not be changed
+    all_writers  implied where columns are named
+    how          the new version is written
+    tables       that must not be changed
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
     last: bool = False
+    all_writers: bool = False
     how: Writing = field(default_factory=Writing)
     tables: Tables = field(default_factory=Tables)
 
     def __post_init__(self) -> None:
         if self.last and (self.columns is not None or self.exclude is not None):
             raise RequestError(parameter("last", True) + " takes off a whole tail; name no columns")
+        if self.last and self.all_writers:
+            both = parameter("last", True) + " and " + parameter("all_writers", True)
+            raise RequestError(both + " exclude each other: a tail has filters of this package only")
         if self.how.append and not self.how.in_place:
             raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
+
+    def chunks_of(self, footer: Footer, wanted: Collection[int]) -> tuple[list[ChunkKey], int]:
+        """The chunks of these columns whose filter is to go, of any form, and how many others have one that stays."""
+        stored = footer_filters(footer)
+        # Offsets of 0 and below point at nothing, but leave with the rest.
+        there = [
+            (i, j)
+            for i, j, c in footer.chunks()
+            if j in wanted and (c.meta_data.bloom_filter_offset is not None or (i, j) in stored)
+        ]
+        if self.all_writers or self.columns is not None:
+            return there, 0
+        ours = {key for entry in read_entries(footer) for key in entry.chunks}
+        going = [key for key in there if key in ours]
+        return going, len(there) - len(going)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +202,6 @@ class RemoveFromFile:
             return FileOutcome(remove_from(source, target, self.request))
 
 
-def chunks_of(footer: Footer, wanted: Collection[int]) -> list[ChunkKey]:
-    """The chunks of these columns that have a filter of any form."""
-    stored = footer_filters(footer)
-    # Offsets of 0 and below point at nothing, but leave with the rest.
-    return [
-        (i, j)
-        for i, j, c in footer.chunks()
-        if j in wanted and (c.meta_data.bloom_filter_offset is not None or (i, j) in stored)
-    ]
-
-
 def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> RemovedFile:
     """Take filters out of one file that is open. Raises as remove_filters does for one file."""
     started = time.perf_counter()
@@ -200,13 +213,13 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
     without = strip_tails(source, wanted, last)
     before = without.source
     footer = before.footer()
-    chunks = [] if last else chunks_of(footer, wanted)
+    chunks, others = ([], 0) if last else request.chunks_of(footer, wanted)
     gone = without.gone.union(chunks)
     names = [footer.leaves[j].name for j in sorted({j for _, j in gone})]
     report = RemovedFile(source.path, str(target), len(gone), names, 0, source.size, before.size)
     report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
-    report.tails = without.tails
+    report.tails, report.others = without.tails, others
     if chunks or without.tails or not in_place:
         to.check(source.location, request.tables)
     if chunks and how.append:
@@ -290,7 +303,11 @@ class RemoveFromTableFile:
             source = whole.until(file.size) if check_size(file, whole) else whole
             names = self.names.of(file, source.footer())
             columns = self.names.chunks_of(self.request.columns, self.request.exclude, names)
-            request = dataclasses.replace(self.request, columns=columns, exclude=None)
+            if self.request.columns is not None:
+                request = dataclasses.replace(self.request, columns=columns)
+            else:
+                others = None if columns is None else [name for name in names.all if name not in columns]
+                request = dataclasses.replace(self.request, exclude=others)
             looking = dataclasses.replace(request, how=dataclasses.replace(request.how, dry_run=True))
             report = remove_from(source, target, looking)
             outcome = FileOutcome(report, int(report.removed > 0))
@@ -309,9 +326,9 @@ class RemoveFromTableFile:
 
 def _before_tails(file: TableFile, source: OpenFile, request: RemoveRequest) -> tuple[int, int]:
     """Size and footer of a file without the tails that go. Raises TableFormatError where other filters would stay."""
-    wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, None)}
+    wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, request.exclude)}
     before = strip_tails(source, wanted, False).source
-    if chunks_of(before.footer(), wanted):
+    if request.chunks_of(before.footer(), wanted)[0]:
         reason = "has filters that lie in no tail of its end, which only another file can be without; "
         raise TableFormatError(file, reason + "see " + parameter("commit", "new-path"))
     return before.size, len(before.footer().data)

@@ -188,6 +188,7 @@ class RemovedFile(FileReport):
     removed      filters that the footer no longer points at
     tails        tails that were taken off; filters of the footer below may be there again (last)
     bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
+    others       filters that stay, because nothing shows that this package added them
     """
 
     source: str
@@ -200,6 +201,7 @@ class RemovedFile(FileReport):
     seconds: float = 0.0
     dry_run: bool = False
     tails: int = 0
+    others: int = 0
 
 
 @dataclass(slots=True, repr=False)

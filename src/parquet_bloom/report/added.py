@@ -62,12 +62,18 @@ def _style(filters: int) -> str:
 def _removed(files: Sequence[Any]) -> str:
     """The removed filters of files, or those a dry run would remove."""
     removed, dry = sum(f.removed for f in files), files[0].dry_run
+    others = sum(f.others for f in files)
+    if others:
+        others_stay = f"; {plural(others, 'filter')} of other programs {'stays' if others == 1 else 'stay'}"
+        others_stay += " (--all-writers or --column removes them)"
+    else:
+        others_stay = ""
     if not removed:
-        return "nothing to remove"
+        return f"nothing to remove{others_stay}"
     saved = "" if dry else f", {size(sum(f.bytes_before - f.bytes_after for f in files))} less"
     stay = sum(f.bytes_stay for f in files)
     behind = f"; {stay:,} left their bytes behind, as nothing could be cut safely" if stay else ""
-    return f"{'would remove' if dry else 'removed'} {plural(removed, 'filter')}{saved}{behind}"
+    return f"{'would remove' if dry else 'removed'} {plural(removed, 'filter')}{saved}{behind}{others_stay}"
 
 
 def print_commits(report: Any, say: Say) -> None:
