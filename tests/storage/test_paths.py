@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.samples import no_listing_of
+from support.samples import no_listing_of, write_keys
 
+import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.storage.paths import expand, locate, targets
 
@@ -158,3 +160,18 @@ def test_conflicts(tree: Path) -> None:
         targets(bare, tree / "out", False, True)
     with pytest.raises(RequestError, match="no file was named"):
         expand([])
+
+
+@pytest.mark.parametrize("change", [parquet_bloom.add_filters, parquet_bloom.remove_filters])
+def test_several_files_do_not_go_into_a_folder_with_the_name_of_a_file(tmp_path: Path, change: Any) -> None:
+    named = [write_keys(tmp_path / f"{name}.parquet") for name in "fg"]
+    columns = {} if change is parquet_bloom.remove_filters else {"columns": ["id"]}
+    for sources in (named, str(tmp_path / "*.parquet"), [named[0], named[1].parent / "g.parquet"]):
+        with pytest.raises(RequestError, match=r"one\.parquet: several sources need a folder, and this names a file"):
+            change(sources, tmp_path / "one.parquet", **columns)
+        assert not (tmp_path / "one.parquet").exists()
+    change(named, f"{tmp_path}/one.parquet/", **columns)
+    assert sorted(path.name for path in (tmp_path / "one.parquet").iterdir()) == ["f.parquet", "g.parquet"]
+    # One folder, as Spark names what it writes, and its copy.
+    change(tmp_path / "one.parquet", tmp_path / "two.parquet", **columns)
+    assert (tmp_path / "two.parquet/f.parquet").is_file()

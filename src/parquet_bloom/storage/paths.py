@@ -459,7 +459,8 @@ def targets(
     or a folder need a folder, which is made if missing and keeps the tree. Of several folders each
     keeps its name: a/ and b/ into out/ are out/a/... and out/b/...
 
-    Raises RequestError (neither or both of output and in_place, equal targets, target = source),
+    Raises RequestError (neither or both of output and in_place, equal targets, target = source, several sources into
+    a name of a file),
     StorageError for an existing target without overwrite.
     """
     if in_place and output is not None:
@@ -476,10 +477,22 @@ def targets(
     if not folder and not file_set.single:
         if store.exists(path):
             raise StorageError(store.location(path), "is not a folder, which several sources need")
+        if path.lower().endswith(".parquet") and not _is_one_folder(sources, stores):
+            reason = "several sources need a folder, and this names a file; end it with a slash if a folder is meant"
+            raise RequestError(f"{store.location(path)}: {reason}")
         folder = True
     pairs = [(file, store.location(os.path.join(path, file.relative) if folder else path)) for file in file_set.files]
     _check_pairs(pairs, store, store.same(store_on(file_set.filesystem)), overwrite)
     return Outputs(dict(pairs), file_set.single, file_set.failed)
+
+
+def _is_one_folder(sources: PathLike | Sequence[PathLike], stores: Stores) -> bool:
+    """Whether the one source that is named is a folder: Spark's are often named like files, and so are their copies."""
+    named = several(sources)
+    if len(named) != 1:
+        return False
+    store, path = stores.locate(os.fspath(named[0]))
+    return path.endswith("/") or store.is_folder(path)
 
 
 def _check_pairs(pairs: Sequence[tuple[DataFile, Location]], store: Store, same_store: bool, overwrite: bool) -> None:
