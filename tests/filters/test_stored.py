@@ -86,7 +86,13 @@ def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path
     assert not parquet_bloom.check(both, f"id = {keys_table()['id'][0].as_py()}")[0].skipped, (
         "the wrong one is not asked"
     )
-    parquet_bloom.remove_filters(both, in_place=True, sync=False)
+    plain = tmp_path / "plain.parquet"
+    (report,) = parquet_bloom.remove_filters(both, plain, sync=False).files
+    assert (report.removed, report.others) == (2, 2), "no filter of another program leaves with one of ours"
+    assert [(f.row_group, f.column, f.spec) for f in parquet_bloom.inspect(plain).files[0].filters] == [
+        (0, "id", "final"), (0, "id", "statistics"), (2, "name", "statistics"),
+    ]  # fmt: skip
+    parquet_bloom.remove_filters(both, in_place=True, sync=False, all_writers=True)
     without = draft_2015_files.with_drafts(keys, tmp_path / "without.parquet", {})
     assert digest(both) == digest(without), "both leave"
 
