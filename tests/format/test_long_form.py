@@ -128,5 +128,5 @@ def test_a_filter_with_such_a_header_is_asked(tmp_path: Path) -> None:
     assert parquet_bloom.inspect(path).files[0].filters[0].problems == []
     assert parquet_bloom.verify(path).files[0].filters[0].status == "right"
     assert [v.skipped for n in (900, 901) for v in parquet_bloom.check(path, f"a = {n}")] == [False, True]
-    parquet_bloom.remove_filters(path, tmp_path / "x.parquet", sync=False)
+    parquet_bloom.remove_filters(path, tmp_path / "x.parquet", sync=False, all_writers=True)
     assert parquet_bloom.inspect(tmp_path / "x.parquet").files[0].filters == []
