@@ -198,6 +198,31 @@ def test_a_file_that_changes_between_search_and_verify_is_noticed(
         parquet_bloom.locate(tmp_path / "data", "k", [key], tmp_path / "index", verify=True)
 
 
+@pytest.mark.parametrize("keys", [[7], [100, 101]])
+def test_a_file_that_changes_while_it_is_verified_loses_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[int]
+) -> None:
+    """7 is in both versions, in the first and in the last row group; the sizes are equal."""
+    from parquet_bloom.keys import locate as module
+
+    versions = []
+    for ids in ([7, *range(100, 163)], [*range(200, 263), 7]):
+        pq.write_table(pa.table({"k": ids}), tmp_path / "x", row_group_size=8, compression="none", use_dictionary=False)
+        versions.append((tmp_path / "x").read_bytes())
+    file = tmp_path / "0.parquet"
+    file.write_bytes(versions[0])
+    reader = module.ColumnReader
+
+    def overtaken(*arguments: Any) -> Any:
+        with open(file, "r+b") as other:  # as another program would, after the footer was read
+            other.write(versions[1])
+        return reader(*arguments)
+
+    monkeypatch.setattr(module, "ColumnReader", overtaken)
+    with pytest.raises(FileChangedError, match=r"0\.parquet"):
+        parquet_bloom.locate(file, "k", keys, verify=True)
+
+
 def test_a_million_keys(tmp_path: Path) -> None:
     """In one merge: a second or two, not a lookup a key."""
     (tmp_path / "data").mkdir()

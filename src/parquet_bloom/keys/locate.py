@@ -12,7 +12,7 @@ import json
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Unpack
 
@@ -403,9 +403,11 @@ def _verified(
     one: FoundPlaces, wanted: pa.Array, casts: KeyCasts, search: Search, sought: Leaf
 ) -> tuple[FoundPlaces, pa.Array]:
     """The places of a file that do hold their keys, and for each the numbers of the rows: list<int64>."""
-    with OpenFile(one.file) as source:
+    with ExitStack() as stack:
+        source = stack.enter_context(OpenFile(one.file))
         if not one.is_same(source.version_token):
             raise FileChangedError(one.file, "was changed since it was searched; ask again")
+        stack.enter_context(source.as_one_version(by_token=True))  # its row groups are known by that
         outline = search.log.outline(source.outline(), one.file)
         leaf = next((leaf for leaf in outline.leaves if leaf.path == sought.path), None)
         if leaf is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.errors import FileChangedError, FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
@@ -40,6 +41,7 @@ T = TypeVar("T")
 Failed = tuple[DataFile, ParquetBloomError]
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
+_AGAIN = 2  # times that a file is searched anew that changes meanwhile
 _KEPT_BYTES = 128 << 20  # of files that stay open until their rows are read
 
 
@@ -221,6 +223,9 @@ class Search:
     def _search(self, data_file: DataFile) -> FileResult:
         if (excluded := self.excluded(data_file)) is not None:
             return excluded
+        for _ in range(_AGAIN):
+            with suppress(FileChangedError):  # as after an append of ours that ended meanwhile
+                return self.finish(self.open(data_file), data_file)
         return self.finish(self.open(data_file), data_file)
 
     def open(self, data_file: DataFile) -> OpenFile:
@@ -231,7 +236,8 @@ class Search:
     def finish(self, source: OpenFile, data_file: DataFile) -> FileResult:
         """Search an open file, and close it, or keep it for its rows."""
         try:
-            searched = self._search_open(source, data_file)
+            with source.as_one_version(by_token=self._index is not None):
+                searched = self._search_open(source, data_file)
         except BaseException:
             source.close()
             raise

@@ -344,7 +344,7 @@ class Together:
             alone.update(number for number, one in enumerate(visited) if one is None)
             decided = replace(decided, visited=visited)
         for number, (i, file) in enumerate(zip(numbers, files, strict=True)):
-            if number not in alone and file.is_pinned:
+            if number not in alone and file.is_pinned and file.is_unchanged(search.evidence is not None):
                 places[group.places[i]] = decided, number
 
     def _closed(self, files: Sequence[TailFile | FarFile], outline: JoinedOutline) -> NDArray[np.bool_] | None:

@@ -35,7 +35,7 @@ from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage.display import line, quantity
-from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.open_file import CHANGED_WHILE_READ, OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.stores import at_version, store_of
@@ -147,8 +147,7 @@ class ChangeGuard:
         self._forget()
         for file, same in zip(files, side_by_side(fits, files), strict=True):
             if not same:
-                reason = "was changed by another program while it was read; read it again"
-                raise FileChangedError(file.file, reason) from error
+                raise FileChangedError(file.file, CHANGED_WHILE_READ) from error
         if isinstance(error, PYARROW_ERRORS):
             where = str(self._files[0].file) if len(self._files) == 1 else "one of the files"
             raise read_error(where, error) from error

@@ -21,6 +21,7 @@ from parquet_bloom.errors import (
     EncryptedFileError,
     EncryptedFooterError,
     FileChangedError,
+    FileError,
     FooterError,
     FooterLimitError,
     LimitError,
@@ -35,7 +36,7 @@ from parquet_bloom.format.walked import WalkedFooter
 from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.storage.version_token import Kept, proves
+from parquet_bloom.storage.version_token import Kept, LocalToken, proves
 
 # --- outlines of footers --------------------------------------------------------------------------
 #
@@ -166,6 +167,7 @@ TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all o
 _LOCAL_GAP, REMOTE_GAP = 64, 64 << 10
 REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
 
+CHANGED_WHILE_READ = "was changed by another program while it was read; read it again"
 _RENEWALS = 10  # of a file that is written to again and again
 
 Range = tuple[int, int]  # offset, length
@@ -304,6 +306,48 @@ class OpenFile:
         """Raise ConflictError if the path has another file by now, or this one was written to since it was opened."""
         if self._store.version(self.location) != self._file.version():
             raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
+
+    def is_one_answer(self, by_token: bool = False) -> bool:
+        """Whether all that was read of a file of another storage is of one version, without a request.
+
+        by_token  its version token counts as read: something was known of the file by that
+        """
+        if self._file.one_version or not self._file.pinned or self.requests == 0:
+            return True
+        return not by_token and self._footer_data is not None and (self.requests == 1 or self.is_whole_in_memory)
+
+    def check_read(self, by_token: bool = False) -> None:
+        """Raise FileChangedError if what was read may be of several versions of the file, or StorageError.
+
+        One fstat of a local file. Of others one request, but none where that is sure without: see is_one_answer. An
+        append of ours changes nothing that was there before.
+        """
+        file = self._file
+        if file.fd is None:
+            if self.is_one_answer(by_token) or self._store.version(self.location) == file.version():
+                return
+        elif not file.pinned or LocalToken.of(os.fstat(file.fd)) == file.version():
+            return
+        else:
+            before = self._store.size_before_append(self.location, file)
+            if before is not None and before[0] == self.size:
+                return
+        raise FileChangedError(self.path, CHANGED_WHILE_READ)
+
+    @contextmanager
+    def as_one_version(self, by_token: bool = False) -> Iterator[None]:
+        """Check at the end what was read inside, as check_read; an error that a change caused is FileChangedError."""
+        try:
+            yield
+        except FileError as error:
+            try:
+                self.check_read(True)
+            except FileChangedError as changed:
+                raise changed from error
+            except StorageError:  # the first error says more
+                pass
+            raise
+        self.check_read(by_token)
 
     @property
     def version_token(self) -> object:

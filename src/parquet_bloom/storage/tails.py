@@ -97,6 +97,11 @@ class TailFile:
             before = pins.setdefault(self.path, (token, facts))
         return bool(before[0] == token)
 
+    def is_unchanged(self, by_token: bool) -> bool:
+        """Whether what was read of it until now is of the file as it was opened."""
+        now, then = os.fstat(self.fd), self.found  # the descriptor's: inode and device stay
+        return (now.st_size, now.st_ctime_ns, now.st_mtime_ns) == (then.st_size, then.st_ctime_ns, then.st_mtime_ns)
+
     def outline(self) -> Outline:
         """Read the footer. Raises ParquetBloomError, OSError: what is wrong, OpenFile says."""
         if self._outline is None:
@@ -252,6 +257,10 @@ class FarFile:
     def adopt(self, outline: Outline) -> None:
         """As OpenFile has it."""
         self.source.adopt(outline)
+
+    def is_unchanged(self, by_token: bool) -> bool:
+        """Whether what was read of it is sure to be of one version, as OpenFile.is_one_answer."""
+        return self.source.is_one_answer(by_token)
 
     def release(self) -> OpenFile:
         """Let go of the open file: results are kept longer than files are."""
