@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import write_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -360,6 +361,47 @@ def test_no_bucket_of_an_iceberg_log_is_asked_at_an_endpoint_of_the_log(warehous
         rewritten(table, lie)
         for error in calls("iceberg:cat/ns.t", **catalog(warehouse)):
             assert isinstance(error, TableFormatError), key
+
+
+@pytest.mark.parametrize(
+    "key", ["manifest-list", "location", "write.data.path", "write.metadata.path", "write.object-storage.path"]
+)
+def test_no_bucket_of_a_local_iceberg_log_is_opened(warehouse, monkeypatch, key):
+    """pyiceberg asks S3 for the region of a bucket as it opens it, with a name of the log's choice."""
+    table = iceberg(warehouse)
+    opened = []
+    initialize = PyArrowFileIO._initialize_fs
+
+    def spied(self: PyArrowFileIO, scheme: str, *rest: Any) -> Any:
+        if scheme == "file":
+            return initialize(self, scheme, *rest)
+        opened.append((scheme, *rest))
+        raise OSError("no network in this test")
+
+    monkeypatch.setattr(PyArrowFileIO, "_initialize_fs", spied)
+
+    def lie(document: dict[str, Any]) -> None:
+        if key == "manifest-list":
+            document["snapshots"][0][key] = "s3://bucket/list.avro"
+        elif key == "location":
+            document[key] = "s3://bucket/table"
+        else:
+            document["properties"][key] = "s3://bucket/data"
+
+    rewritten(table, lie)
+    said = calls("iceberg:cat/ns.t", **catalog(warehouse))
+    assert opened == []
+    for one in said:
+        if key == "manifest-list":
+            assert isinstance(one, TableFormatError)
+            assert "s3://bucket/list.avro" in str(one)
+            assert "allow_roots='s3://bucket'" in str(one)
+    if key != "manifest-list":
+        assert parquet_bloom.count("iceberg:cat/ns.t", **catalog(warehouse)) == 20
+    else:
+        with pytest.raises(TableFormatError, match="no network"):
+            parquet_bloom.count("iceberg:cat/ns.t", **catalog(warehouse), allow_roots="s3://bucket")
+        assert opened, "a root that the user allows is opened"
 
 
 def test_an_iceberg_table_that_names_code_is_not_changed(warehouse, tmp_path, monkeypatch):

@@ -71,6 +71,11 @@ class Roots:
         self._allowed = False
         self._folders: dict[tuple[str, bool], str | None] = {}
 
+    @property
+    def allowed(self) -> Sequence[str]:
+        """The roots that the user allows beside those of the table, as text."""
+        return self._access.allow_roots
+
     # --- roots --------------------------------------------------------------------------------
 
     def add(self, store: Store, path: str, writable: bool = True) -> None:
@@ -211,7 +216,7 @@ class Roots:
         """Raise TableFormatError unless all files lie below the roots; it says which roots to allow."""
         outside = [at for at in places if not self.holds(at)]
         if outside:
-            raise self._outside(outside)
+            raise self.outside(outside)
 
     def no_change(self, at: Location) -> str:
         """Why a file may not be changed; "" where it may: it lies in the table's folders, or the user forces it."""
@@ -221,7 +226,8 @@ class Roots:
 
     # --- errors -------------------------------------------------------------------------------
 
-    def _outside(self, outside: Sequence[Location]) -> TableFormatError:
+    def outside(self, outside: Sequence[Location]) -> TableFormatError:
+        """The error for files of the log that lie below no root; it says which roots to allow."""
         first = _short(str(outside[0]))
         more = f" and {len(outside) - 1:,} more files" if len(outside) > 1 else ""
         below = next((str(root.store.location(root.names[0] or "/")) for root in self._roots), "the table")

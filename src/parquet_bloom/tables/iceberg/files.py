@@ -4,6 +4,9 @@
     the user's warehouse                          read
     the table's own words  location, write.*.path read and written, on storages whose names hold no host
 
+A storage that none of these is on is not opened: that alone may be a request, as for the region of a bucket of S3. One
+that only the table's own words name is opened when the first of its files is wanted.
+
 A path is never decoded: "%20" in it is part of the name, as pyiceberg has it.
 """
 
@@ -26,6 +29,7 @@ from parquet_bloom.storage.stores import store_of
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _BUCKETS = frozenset({"file", "s3", "gs", "oss"})  # their names hold no host, or none that is asked
 _AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+_UNOPENED = object()  # in the place of a file system
 _FOLDERS = (  # properties of a table that say where it keeps files
     "write.data.path",
     "write.metadata.path",
@@ -43,6 +47,8 @@ class Files:
         self._opened: dict[tuple[str, str], Any] = {}
         self._trusted: set[tuple[str, str]] = set()
         self._used: set[tuple[str, str]] = set()
+        self._declared: dict[tuple[str, str], list[str]] = {}  # roots on storages that are not open
+        self._allowed = {self._key(_bare(root))[0] for root in roots.allowed if "://" in root}
 
     @classmethod
     def of(cls, log: IcebergLog, name: str, access: TableAccess) -> Files:
@@ -55,8 +61,7 @@ class Files:
             files._trust(warehouse, False)
         for word in (log.metadata.location, *(log.metadata.properties.get(key) for key in _FOLDERS)):
             if word:
-                at = files._location(word)
-                files.roots.add_declared(word, store_of(at), at.path)
+                files._declare(word)
         log.io = RootedIO(io, files)
         return files
 
@@ -87,7 +92,7 @@ class Files:
             return False
         for key, theirs in other._opened.items():
             if key not in self._opened:
-                self._opened[key] = self._open(key, f"{key[0]}://{key[1]}")
+                self._open(key, f"{key[0]}://{key[1]}")
             mine = self._opened[key]
             if mine is not theirs and (mine is None or theirs is None or not mine.equals(theirs)):
                 return False
@@ -105,6 +110,16 @@ class Files:
         at = self._location(word)
         self.roots.add(store_of(at), at.path, writable)
 
+    def _declare(self, word: str) -> None:
+        """Trust a folder that the log declares; another storage is opened once a file there is wanted."""
+        key, inside = self._key(word)
+        self._check_word(word, key, inside)
+        if key in self._opened or key[0] == "file":
+            at = self._location(word)
+            self.roots.add_declared(word, store_of(at), at.path)
+        else:
+            self._declared.setdefault(key, []).append(word)
+
     def _key(self, path: str) -> tuple[tuple[str, str], str]:
         try:
             scheme, host, inside = PyArrowFileIO.parse_location(path, self._io.properties)
@@ -112,25 +127,34 @@ class Files:
             raise self.roots.refused(path, f"is no path: {error}") from error
         return (_SAME.get(scheme, scheme), host), inside
 
-    def _location(self, path: str) -> Location:
-        key, inside = self._key(path)
+    def _check_word(self, path: str, key: tuple[str, str], inside: str) -> None:
         if reason := no_plain_path(inside):
             raise self.roots.refused(path, reason)
+        scheme, host = key
+        chosen = scheme in _BUCKETS or (scheme in _AZURE and AZURE_HOST.fullmatch(host))
+        if key not in self._opened and key not in self._trusted and not chosen:
+            raise self.roots.refused(path, "is on a storage that its log may not choose")
+
+    def _location(self, path: str) -> Location:
+        key, inside = self._key(path)
+        self._check_word(path, key, inside)
         if key not in self._opened:
-            scheme, host = key
-            chosen = scheme in _BUCKETS or (scheme in _AZURE and AZURE_HOST.fullmatch(host))
-            if key not in self._trusted and not chosen:
-                raise self.roots.refused(path, "is on a storage that its log may not choose")
-            self._opened[key] = self._open(key, path)
+            # Opening a storage may ask it for its region: none does that which has no root.
+            if key[0] != "file" and key not in self._trusted | self._declared.keys() | self._allowed:
+                raise self.roots.outside([Location(inside, _UNOPENED, path)])
+            self._open(key, path)
         filesystem = self._opened[key]
         return Location(inside, filesystem, "" if filesystem is None else path)
 
-    def _open(self, key: tuple[str, str], path: str) -> Any:
+    def _open(self, key: tuple[str, str], path: str) -> None:
         try:
             filesystem = self._io.fs_by_scheme(*key)
         except (ValueError, ImportError, OSError) as error:
             raise TableFormatError(without_secret(path), f"its storage cannot be opened: {error}") from error
-        return None if isinstance(filesystem, LocalFileSystem) else filesystem
+        self._opened[key] = None if isinstance(filesystem, LocalFileSystem) else filesystem
+        for word in self._declared.pop(key, ()):
+            at = self._location(word)
+            self.roots.add_declared(word, store_of(at), at.path)
 
     def only(self, table: str) -> Any:
         """The one storage of all paths so far. Raises TableFormatError for several."""
@@ -162,6 +186,15 @@ class RootedIO(FileIO):
         """Delete a file. Raises TableFormatError for one outside."""
         self._files.check(location if isinstance(location, str) else location.location, True)
         self.io.delete(location)
+
+
+def _bare(root: str) -> str:
+    """A URI of the user's without options, user and secret."""
+    scheme, sign, rest = root.partition("?")[0].partition("://")
+    authority, slash, inside = rest.partition("/")
+    if scheme.lower() not in _AZURE:
+        authority = authority.rpartition("@")[2]
+    return f"{scheme.lower()}{sign}{authority}{slash}{inside}"
 
 
 def _folder_of(metadata_location: str) -> str:

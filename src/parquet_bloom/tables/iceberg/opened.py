@@ -213,8 +213,11 @@ class IcebergTable:
 
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
-        roots = Files.of(self._log, self._name, self._access).roots
-        return commit_modes_of(self._log, self._name, snapshot.files, roots)
+        files = Files.of(self._log, self._name, self._access)
+        for file in snapshot.files:
+            if not file.is_local:  # opens its storage, whose folders are then roots
+                files.location(file.entry.path)
+        return commit_modes_of(self._log, self._name, snapshot.files, files.roots)
 
     def new_location(self, file: TableFile) -> Location:
         """A path in the file's folder that no file of the table has or had."""
