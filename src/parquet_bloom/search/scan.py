@@ -341,7 +341,7 @@ class Scan:
         Raises RequestError for a table's file with row-level deletes, or whose columns have other names.
         """
         parts, rows, how = self._open(), self._rows, self._search.options
-        rows.check_whole([file for file, _ in parts])
+        rows.check_whole(parts)
         schema = dataset_schema(self.schema, (file.outline for file, _ in parts if file.outline is not None))
         fragments = [rows.fragment(part, schema, filtered=True) for part in parts]
         # Constants come from the table's log. A search of the files alone would not see them, so a later filter of the
@@ -365,7 +365,7 @@ class Scan:
         schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():
-            dataset = self._rows.dataset(self._open())
+            dataset = self._rows.dataset(self._open(), self._with(columns, rows))
             if rows is None:
                 return dataset.to_table(columns=columns)
             scanner = dataset.scanner(columns=for_scanner(self._with(columns, rows), self.schema))

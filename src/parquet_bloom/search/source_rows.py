@@ -9,7 +9,7 @@ deleted: 7, 150, 205          the 7th and the 105th row that are read go
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from functools import cached_property, partial
 from itertools import zip_longest
@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.arrow_types import fields_of
+from parquet_bloom.format.schema import INT96, Leaf
 from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
 from parquet_bloom.search.layouts import (
     file_format,
@@ -67,7 +68,7 @@ class SourceRows(Protocol):
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """How many rows of these row groups are not deleted."""
 
-    def check_whole(self, files: Sequence[FileResult]) -> None:
+    def check_whole(self, parts: Sequence[FilePart]) -> None:
         """Raise RequestError for the first file whose rows pyarrow alone would not read as the source has them."""
 
     def same_names(self, file: FileResult) -> bool:
@@ -97,6 +98,64 @@ def _fragment(
     form = format_for(file.outline, schema, of_table=of_table, filtered=filtered)
     path = for_arrow(file) if fetched is None else arrow_file(fetched)
     return fragment(path, file.file, constants, groups, form, file.size)
+
+
+# --- times of 96 bits -----------------------------------------------------------------------------
+#
+# INT96 is a day and the nanoseconds of it. pyarrow makes 64 bits of nanoseconds of it, from 1677 to 2262; 9999-12-31
+# becomes a day in 1816. A file's bounds of such columns mean nothing, so that the values alone show which these are.
+
+_NANOSECONDS_END = (2**63 - 1) // 10**9  # seconds from 1970 on; as far before it
+
+
+def check_times(parts: Sequence[FilePart], names: Collection[str] | None) -> None:
+    """Raise RequestError for the first file with an INT96 that 64 bits of nanoseconds do not hold.
+
+    names  the top-level columns that are read; None: all. Others cost nothing, INT96 is decoded once more, as seconds
+    """
+    for file, groups in parts:
+        assert file.outline is not None
+        leaves = [leaf for leaf in file.outline.leaves if leaf.physical == INT96]
+        stored = list(dict.fromkeys(leaf.path[0] for leaf in leaves if names is None or leaf.path[0] in names))
+        if not stored:
+            continue
+        one = fragment(
+            for_arrow(file), file.file, None, groups, file_format(coerce_int96_timestamp_unit="s"), file.size
+        )
+        try:
+            for batch in one.to_batches(columns=stored):
+                for name, column in zip(stored, batch.columns, strict=True):
+                    if any(map(_is_far, _seconds(column))):
+                        reason = f"column {name} has INT96 times outside the years 1677 to 2262"
+                        advice = "pyarrow reads these wrong; "
+                        advice += f"read other columns, or write {name} anew as a timestamp in microseconds"
+                        raise RequestError(f"{file.file}: {reason}; {advice}")
+        except PYARROW_ERRORS as error:
+            raise read_error(str(file.file), error) from error
+
+
+def _seconds(column: pa.Array) -> Iterator[pa.Array]:
+    """The times in seconds of a column, at any depth. Parquet has none of its own: they are of INT96."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        yield column
+    elif pa.types.is_struct(kind):
+        for child in column.flatten():
+            yield from _seconds(child)
+    elif pa.types.is_map(kind):
+        yield from _seconds(column.keys)
+        yield from _seconds(column.items)
+    elif fields_of(kind):
+        yield from _seconds(column.flatten())
+
+
+def _is_far(times: pa.Array) -> bool:
+    bounds = pc.min_max(times.cast(pa.int64()))
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    return low is not None and (low <= -_NANOSECONDS_END or high >= _NANOSECONDS_END)
+
+
+# --- files without a log --------------------------------------------------------------------------
 
 
 class FileRows:
@@ -130,8 +189,9 @@ class FileRows:
             raise read_error(str(found), error) from error
         return with_partitions(schema, self._keys, found)
 
-    def dataset(self, parts: Sequence[FilePart]) -> ds.FileSystemDataset:
-        """A pyarrow Dataset of these row groups."""
+    def dataset(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> ds.FileSystemDataset:
+        """A pyarrow Dataset of these row groups, of which these columns, or fields of structs, are read (None: all)."""
+        check_times(parts, self._top(names))
         fragments = [self.fragment(part, self.schema) for part in parts]
         return ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
 
@@ -141,12 +201,16 @@ class FileRows:
         """As SourceRows has it."""
         options: dict[str, Any] = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
         wanted = for_scanner(None if names is None else list(names), self.schema)
-        top = None if names is None else {path_of(name, self.schema)[0] for name in names}
+        top = self._top(names)
         with closing(Fetcher(self._opened).scans(parts, top)) as scans:
             for some, files in scans:
+                check_times(some, top)
                 scanner = partial(self._scanner, some, files, columns=wanted, **options)
                 with errors_of(files), closing(batches_of(scanner, files)) as batches:
                     yield from batches
+
+    def _top(self, names: Sequence[str] | None) -> set[str] | None:
+        return None if names is None else {path_of(name, self.schema)[0] for name in names}
 
     def _scanner(self, parts: Sequence[FilePart], files: Sequence[FetchedFile], **options: Any) -> ds.Scanner:
         fragments = [self.fragment(part, self.schema, file=file) for part, file in zip_longest(parts, files)]
@@ -158,8 +222,9 @@ class FileRows:
         assert file.outline is not None
         return int(file.outline.rows[list(groups)].sum())
 
-    def check_whole(self, files: Sequence[FileResult]) -> None:
-        """Nothing is refused."""
+    def check_whole(self, parts: Sequence[FilePart]) -> None:
+        """As SourceRows has it."""
+        check_times(parts, None)
 
     def same_names(self, file: FileResult) -> bool:
         """True: columns have the files' own names."""
@@ -201,9 +266,9 @@ class TableRows:
         assert file.outline is not None
         return int(file.outline.rows[list(groups)].sum()) - len(self._deleted_among(file, groups))
 
-    def check_whole(self, files: Sequence[FileResult]) -> None:
+    def check_whole(self, parts: Sequence[FilePart]) -> None:
         """As SourceRows has it."""
-        for file in files:
+        for file, _ in parts:
             if file.file.deletes is not None:
                 reason, advice = "has row-level deletes", "read_batches and read_table apply them"
             elif not self.same_names(file):

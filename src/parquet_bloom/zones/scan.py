@@ -43,7 +43,7 @@ from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
 from parquet_bloom.search.scan import Scan
-from parquet_bloom.search.source_rows import FileRows
+from parquet_bloom.search.source_rows import FileRows, check_times
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
@@ -389,10 +389,12 @@ class IndexedScan(Scan):
             return plan_pages(source, group, wanted, ranges)
 
     def _by_pages(self, rows: FileRows, file: FileResult, plan: PagePlan, names: list[str] | None) -> pa.Table:
+        part = (file, [plan.row_group])
+        check_times([part], names)
         with self.reopen(file) as source:
             found = read_pages(source, plan, self.schema)
         if plan.whole:
-            table = rows.dataset([(file, [plan.row_group])]).to_table(columns=plan.whole)
+            table = rows.dataset([part], plan.whole).to_table(columns=plan.whole)
             pieces = [table.slice(a, b - a) for a, b in plan.ranges.tolist()]
             table = pa.concat_tables(pieces)
             found |= {name: table.column(name) for name in plan.whole}
