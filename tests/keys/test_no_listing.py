@@ -192,3 +192,48 @@ def test_no_listing_on_a_store(store: ObjectStore, tmp_path: Path) -> None:
         assert kinds["LIST"] <= 8, "looks for tables in the folder and above it"
     finally:
         store.drop("lake")
+
+
+def test_files_without_an_indexed_column_are_asked(tmp_path: Path) -> None:
+    """Such a file has NULL in the column, and may match by its other columns."""
+    data, index = tmp_path / "data", tmp_path / "index"
+    data.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "v": [10, 20]}), data / "a.parquet")
+    pq.write_table(pa.table({"v": [10, 30]}), data / "b.parquet")
+    assert build_index(data, "id", index).passed_over == 0
+    pq.write_table(pa.table({"v": [10, 40]}), data / "c.parquet")
+    report = parquet_bloom.update_index(index, data)
+    assert (report.kept, report.added) == (2, 1)
+    assert parquet_bloom.update_index(index, data).added == 0, "it is current"
+    for predicate, n in (("v = 10", 3), ("id IS NULL", 4), ("id = 1", 1), ("id = 5", 0)):
+        for listing in (True, False):
+            found = parquet_bloom.count(data, predicate, index=index, strict_index=True, listing=listing)
+            assert found == parquet_bloom.count(data, predicate) == n, (predicate, listing)
+
+
+@pytest.mark.parametrize("columns", ["id", ["id", "v"]])
+def test_a_file_that_gets_an_indexed_column_is_indexed_anew(columns: str | list[str], tmp_path: Path) -> None:
+    """The chunks that the index knows are equal: those that it does not know count, too."""
+    data, index = tmp_path / "data", tmp_path / "index"
+    data.mkdir()
+    old = {"v": [10, 30]}
+    pq.write_table(pa.table({"id": [1, 2], "v": [10, 20]}), data / "a.parquet")
+    pq.write_table(pa.table(old), data / "b.parquet")
+    build_index(data, columns, index)
+    pq.write_table(pa.table({**old, "id": [7, 8]}), data / "b.parquet")
+    report = parquet_bloom.update_index(index, data)
+    assert (report.recognised, report.added, report.gone) == (0, 1, 1)
+    assert parquet_bloom.count(data, "id = 8", index=index, strict_index=True, listing=False) == 1
+    parquet_bloom.add_filters(data / "b.parquet", columns="v", in_place=True)
+    assert parquet_bloom.update_index(index, data).recognised == 1, "filters alone are new"
+
+
+def test_a_file_without_an_indexed_column_that_gets_other_rows_is_a_new_one(tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
+    data.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "v": [10, 20]}), data / "a.parquet")
+    pq.write_table(pa.table({"v": [10, 30]}), data / "b.parquet")
+    build_index(data, "id", index)
+    pq.write_table(pa.table({"v": [10, 30, 50]}), data / "b.parquet")
+    assert parquet_bloom.update_index(index, data).added == 1
+    assert parquet_bloom.count(data, "id IS NULL", index=index, strict_index=True, listing=False) == 3

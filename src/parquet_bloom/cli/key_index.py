@@ -101,7 +101,7 @@ def print_report(report: KeyIndexReport, more: str = "") -> None:
     headline(report.path, f"{of}, {plural(report.rows, 'row')}, {size(report.bytes)}{more}", say)
     _print_columns(report.columns)
     if report.passed_over:
-        say(f"{plural(report.passed_over, 'file')} without row groups or without these columns: read as without it")
+        say(f"{plural(report.passed_over, 'file')} without row groups: no row to find")
     if not quiet() and report.seconds:
         say(f"{report.seconds:.2f} s")
 

@@ -58,6 +58,7 @@ class ListedFile:
     values      column -> values of each chunk, NULLs too
     statistics  column -> of each row group
     content     column -> the content that was decoded
+    token       of a file without any of the columns: of the version whose footer says so
     """
 
     path: str
@@ -66,6 +67,7 @@ class ListedFile:
     values: dict[int, Integers]
     statistics: dict[int, ColumnStatistics]
     content: dict[int, Content] = field(default_factory=dict)
+    token: Kept | None = None
 
 
 # --- written --------------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ def write_listing(into: IndexFiles, name: str, files: Sequence[ListedFile], leav
         "rows": pa.array(_joined([one.rows for one in files], np.int64)),
         "schema": pa.array(np.repeat(np.array([one.schema for one in files], np.int32), counts)),
     }
-    tokens: list[Kept] = [next((c.token for c in one.content.values() if c.token), {}) for one in files]
+    tokens: list[Kept] = [next((c.token for c in one.content.values() if c.token), one.token or {}) for one in files]
     for fact, kind in TOKEN.items():
         arrays[fact] = _repeated([token.get(fact) for token in tokens], counts, kind)
     for number, leaf in leaves.items():

@@ -98,7 +98,7 @@ class Plan:
 
     columns: list[IndexColumn]
     segments: list[PlannedSegment]
-    empty: int  # files without a row group, or without any of the columns
+    empty: int  # files without a row group
 
     def refuse_nothing(self) -> None:
         """Raise RequestError where there is no row group to index."""
@@ -266,6 +266,8 @@ def plan_file(footer: FileFooter, names: Names, chosen: Sequence[Leaf], root: st
         raise DamagedFileError(file, "a column chunk has no number of values")
     known = {n: statistics_of(outline, leaf) for n, leaf in leaves.items()}
     listed = ListedFile(below(name_of(file, real), root), 0, outline.rows.copy(), values, known)
+    if not leaves and isinstance(footer.token, dict):
+        listed.token = footer.token
     return PlannedFile(file, schema_bytes(elements), leaves, ids, listed, footer.token)
 
 
@@ -277,7 +279,7 @@ def assembled(files: Sequence[PlannedFile], chosen: Sequence[Leaf], false_places
         for number, field_id in one.field_ids.items():
             if field_id is not None:
                 ids.setdefault(number, field_id)
-        if one.leaves and len(one.listed.rows):
+        if len(one.listed.rows):  # one without any of the columns too: its schema says that all is NULL
             by_kind.setdefault(one.kind, []).append(one)
     columns = [IndexColumn(leaf.name, ids.get(number)) for number, leaf in enumerate(chosen)]
     segments = [_segment(members, false_places) for members in by_kind.values()]
@@ -351,7 +353,7 @@ class KeyIndexReport(Result):
     path     of the index
     columns  that it has
     files, row_groups, rows  that were indexed
-    passed_over  files without a row group, or without any of the columns: they are read as without an index
+    passed_over  files without a row group
     bytes    of all files of the index; of a dry run what they are expected to take, at most
     seconds  that it took
     """

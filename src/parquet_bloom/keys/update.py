@@ -43,6 +43,7 @@ from parquet_bloom.keys.manifest import (
     listing_name,
     partition_bits_of,
     place_bits_of,
+    schema_bytes,
 )
 from parquet_bloom.keys.plan import KeyIndexReport, fill, plan_of
 from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
@@ -230,7 +231,11 @@ def _recognised(
                 if source.is_known_by(listing.tokens[at[1]]):  # stat failed when it was compared, or no listing had it
                     same_token.add(at)
                     continue
-                same = True
+                # A file that got one of the columns, or other rows, is a new one.
+                outline = source.outline()
+                same = schema_bytes(outline.schema_elements) == schema_bytes(schema.elements)
+                rows = listing.rows[1][listing.first[at[1]] : listing.first[at[1] + 1]]
+                same = same and np.array_equal(outline.rows, rows)
                 for number, leaf in schema.columns.items():
                     content = listing.content(number, at[1])
                     same = same and content is not None and difference(content, source, leaves[leaf].path) is None
