@@ -175,7 +175,7 @@ def test_a_rewrite_at_once(rewrite: str, tmp_path: Path) -> None:
         path.write_bytes(old)
         build_index(tmp_path / "data", ["id"], tmp_path / "index", overwrite=True)
         disguised_changes.REWRITES[rewrite](path, new)
-        with pytest.raises(StaleIndexError, match="changed since it was built; build it again"):
+        with pytest.raises(StaleIndexError, match="changed since it was built; parquet-bloom index update"):
             parquet_bloom.count(tmp_path / "data", f"id = {PLANTED}", index=tmp_path / "index")
 
 
@@ -361,6 +361,22 @@ def test_all_files_that_changed_are_told(data: Path, tmp_path: Path) -> None:
     report = update_index(tmp_path / "index", data)
     assert (report.kept, report.recognised) == (FILES, FILES), "their bytes are the same"
     hold(data, tmp_path / "index")
+
+
+def test_each_error_of_an_index_whose_files_changed_names_the_command_that_mends_it(data: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    for path in data.iterdir():
+        parquet_bloom.add_filters(path, columns="id", in_place=True)
+    with pytest.raises(StaleIndexError, match=f"parquet-bloom index update {index} DATA brings it up to date"):
+        parquet_bloom.count(data, "id = 5", index=index)
+    assert update_index(index, data).recognised == FILES
+    parquet_bloom.count(data, "id = 5", index=index)
+    for path in data.iterdir():
+        pq.write_table(pa.table({"id": [1, 5]}), path)
+    with pytest.raises(StaleIndexError, match=f"parquet-bloom index rebuild {index} DATA brings it up to date"):
+        update_index(index, data)
+    parquet_bloom.rebuild_index(index, data)
+    assert parquet_bloom.count(data, "id = 5", index=index) == FILES
 
 
 # --- by chance --------------------------------------------------------------------------------------

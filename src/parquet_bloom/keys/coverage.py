@@ -233,13 +233,17 @@ class Coverage:
         if not self.covered and not self.is_of_table:
             raise self.stale()
 
-    def stale(self) -> StaleIndexError:
-        """The error for files of which none is known."""
+    def stale(self, command: str = "update") -> StaleIndexError:
+        """The error for files of which none is known.
+
+        command  of `parquet-bloom index` that mends it where the index has the names of files
+        """
         manifest = self.index.manifest
         of = manifest.table or manifest.root or "other files"
         reason = f"is an index of {of}, and of none of these files; name the index that was built over them"
         if self.changed:
-            reason = f"all of its {self.changed:,} files that are here changed since it was built; build it again"
+            changed = f"all of its {self.changed:,} files that are here changed since it was built"
+            reason = f"{changed}; parquet-bloom index {command} {self.index.path} DATA brings it up to date"
         return StaleIndexError(self.index.path, reason)
 
 

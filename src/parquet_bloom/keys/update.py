@@ -177,7 +177,7 @@ def _updated(
     tokens, same = _recognised(index, coverage, found)
     alive = {(one.segment, one.number) for one in coverage.known if one.is_sure} | set(tokens) | same
     if found.files and not alive and old.files and not coverage.is_of_table:
-        raise coverage.stale()
+        raise coverage.stale("rebuild")
     new = [file for file in found.files if file.stored and coverage.at.get(id(file)) not in alive]
     report.kept, report.recognised, report.gone = len(alive), len(tokens), len(index.names.keys() - {""}) - len(alive)
     # 2. A segment of the new ones.
