@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -387,6 +389,41 @@ def test_locate_finds_what_brute_force_finds(index: Path, column: str, by: list[
         assert (found["covered"], found["searched"]) == ((FILES, 0) if by else (0, FILES))
         perhaps = document(*words)["found"]
         assert {row[:3] for row in expected} <= {(row["key"], row["file"], row["row_group"]) for row in perhaps}  # type: ignore[attr-defined]
+
+
+def test_the_keys_of_a_csv_are_those_of_the_column_that_its_first_line_names(index: Path) -> None:
+    code = table(1)["code"][5].as_py()
+    for column, text in (("code", f"code\n{code}\n"), ("id", f'other,"id"\r\n"a\nb",{code}\r\n\r\n')):
+        Path("keys.csv").write_text(text, newline="")
+        [row] = document("locate", "events", "-c", column, "--keys", "keys.csv", "--verify")["found"]  # type: ignore[misc]
+        assert (row["file"], row["row_numbers"]) == ("events/1.parquet", [5]), column
+    words = ("locate", "events", "-c", "id", "--keys", "keys.csv")
+    assert typed(*words, "--keys-column", "other", status=2).errors.count("is no literal for it") == 1
+    for text in (f"{code}\n", f"id,id\n{code},5\n", ""):
+        Path("keys.csv").write_text(text)
+        assert "its first line does not name column id once" in refused(*words)
+    Path("keys.csv").write_text("id\n" + "5" * 200_000)
+    assert "keys.csv: line 2: field larger" in refused(*words)
+
+
+def test_keys_may_come_from_stdin(index: Path) -> None:
+    code = table(1)["code"][5].as_py()
+    words = [
+        sys.executable,
+        "-m",
+        "parquet_bloom",
+        "locate",
+        "events",
+        "-c",
+        "code",
+        "--keys",
+        "-",
+        "--verify",
+        "--json",
+    ]
+    done = subprocess.run(words, input=f"{code}\n", capture_output=True, text=True, check=True)
+    [row] = json.loads(done.stdout)["found"]
+    assert (row["file"], row["row_numbers"]) == ("events/1.parquet", [5])
 
 
 def test_a_text_has_texts_or_numbers_as_the_column_has_them(index: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Unpack
@@ -26,13 +27,24 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import one_source
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, StorageError
 
 _SHOWN = 50
 keys_options = (
     click.option("--column", "-c", required=True, type=COLUMN, metavar="C", help="The column that has the keys."),
-    click.option("--keys", required=True, type=FILE, metavar="FILE", help="A Parquet file, or a text, a key a line."),
-    click.option("--keys-column", type=COLUMN, metavar="C", help="Of the Parquet file; default --column, or its only."),
+    click.option(
+        "--keys",
+        required=True,
+        type=FILE,
+        metavar="FILE",
+        help="A Parquet file, a .csv with names, or a text, a key a line; - is stdin.",
+    ),
+    click.option(
+        "--keys-column",
+        type=COLUMN,
+        metavar="C",
+        help="Of Parquet or CSV; default --column, or of Parquet its only one.",
+    ),
 )
 
 
@@ -144,14 +156,18 @@ def keys_of(path: str, named: str | None, column: str) -> list[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from parquet_bloom.errors import StorageError, first_line
+    from parquet_bloom.errors import first_line
 
     if os.path.splitext(path)[1] not in (".parquet", ".pq", ".parq"):
-        if named is not None:
-            raise RequestError("--keys-column is for keys of a Parquet file")
+        is_csv = os.path.splitext(path)[1].lower() == ".csv"
+        if named is not None and not is_csv:
+            raise RequestError("--keys-column is for keys of a Parquet or CSV file")
         try:
-            with open(path, encoding="utf-8-sig") as lines:
-                texts = pa.array([text for line in lines if (text := line.rstrip("\r\n"))], pa.string())
+            # A copy of the descriptor of stdin, which stays open.
+            where = os.dup(0) if path == "-" else path
+            with open(where, encoding="utf-8-sig", newline="" if is_csv else None) as lines:
+                found = _csv_keys(path, lines, named or column) if is_csv else (one.rstrip("\r\n") for one in lines)
+                texts = pa.array([text for text in found if text], pa.string())
         except UnicodeDecodeError as error:
             raise StorageError(
                 path, f"is no text in UTF-8; keys of a Parquet file are in a .parquet: {error}"
@@ -169,6 +185,20 @@ def keys_of(path: str, named: str | None, column: str) -> list[Any]:
     except (pa.ArrowException, OSError) as error:
         said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
         raise StorageError(path, said) from error
+
+
+def _csv_keys(path: str, lines: Iterable[str], column: str) -> Iterator[str]:
+    """The texts of a column of a CSV file; its first line has the names. Raises RequestError, StorageError."""
+    rows = csv.reader(lines)
+    try:
+        names = next(rows, [])
+        if names.count(column) != 1:
+            reason = f"its first line does not name column {column} once; --keys-column names one"
+            raise RequestError(f"{path}: {reason}; keys alone, a key a line, are in a .txt")
+        at = names.index(column)
+        yield from (row[at] for row in rows if len(row) > at)
+    except csv.Error as error:
+        raise StorageError(path, f"line {rows.line_num}: {error}") from error
 
 
 def _numbers(texts: Any) -> Any:
