@@ -22,7 +22,7 @@ from support.repeats import more_then_slow
 import parquet_bloom
 import parquet_bloom.lance as zones
 from keys.key_indexes import content_of, same_rows
-from parquet_bloom.errors import ParquetBloomError, StaleIndexError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StaleIndexError
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.update import update_index
 
@@ -423,6 +423,21 @@ def test_random_changes_and_updates(seed: int, data: Path, tmp_path: Path) -> No
                 assert same_rows(data, f"id = {key_of(one, rng.randrange(ROWS))}", index) >= 1, step
             except StaleIndexError:
                 break
+
+
+def test_a_name_that_is_no_utf8_is_refused_in_one_line(data: Path, tmp_path: Path) -> None:
+    before = (tmp_path / "index/manifest.json").read_bytes()
+    shutil.copy(data / "0.parquet", os.fsdecode(os.fsencode(data) + b"/\xff.parquet"))
+    for call in (
+        lambda: update_index(tmp_path / "index", data),
+        lambda: parquet_bloom.rebuild_index(tmp_path / "index", data),
+        lambda: build_index(data, "id", tmp_path / "other"),
+    ):
+        with pytest.raises(RequestError, match="its name is no UTF-8, so no index can have it; rename it") as e:
+            call()
+        str(e.value).encode()  # it can be printed
+    assert (tmp_path / "index/manifest.json").read_bytes() == before
+    assert not (tmp_path / "other/manifest.json").exists()
 
 
 # --- rewritten by the same program, with one value corrected ----------------------------------------------------------

@@ -244,7 +244,7 @@ def plan_file(footer: FileFooter, names: Names, chosen: Sequence[Leaf], root: st
     chosen  the columns of the index, by number
     root    that the names of files are kept below
     real    as name_of has it
-    Raises RefusedTypeError, UnknownColumnError, DamagedFileError.
+    Raises RefusedTypeError, UnknownColumnError, DamagedFileError; RequestError for a name that is no UTF-8.
     """
     file, outline = footer.file, footer.outline
     elements, own = outline.schema_elements, outline.leaves
@@ -265,7 +265,13 @@ def plan_file(footer: FileFooter, names: Names, chosen: Sequence[Leaf], root: st
     if any((one < 0).any() for one in values.values()):
         raise DamagedFileError(file, "a column chunk has no number of values")
     known = {n: statistics_of(outline, leaf) for n, leaf in leaves.items()}
-    listed = ListedFile(below(name_of(file, real), root), 0, outline.rows.copy(), values, known)
+    path = below(name_of(file, real), root)
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:  # the system's names are bytes
+        shown = str(file).encode(errors="backslashreplace").decode()
+        raise RequestError(f"{shown}: its name is no UTF-8, so no index can have it; rename it") from error
+    listed = ListedFile(path, 0, outline.rows.copy(), values, known)
     if not leaves and isinstance(footer.token, dict):
         listed.token = footer.token
     return PlannedFile(file, schema_bytes(elements), leaves, ids, listed, footer.token)
