@@ -138,7 +138,7 @@ def cache(tmp_path: Path) -> Path:
 CODE = "native.a.py311.1.nbc"
 
 
-@pytest.mark.parametrize("mode", [0o002, 0o020], ids=["everybody", "a-group"])
+@pytest.mark.parametrize("mode", [0o002, 0o020, 0o420], ids=["everybody", "a-group", "our-own-group"])
 @pytest.mark.parametrize("what", ["", CODE, ".."], ids=["folder", "code", "folder-above"])
 def test_a_cache_that_others_may_write_is_refused(cache: Path, what: str, mode: int) -> None:
     """Whoever may write there could have machine code of theirs run."""
@@ -147,9 +147,24 @@ def test_a_cache_that_others_may_write_is_refused(cache: Path, what: str, mode: 
         if os.geteuid() != 0:
             pytest.skip("only root can give a file to another group")
         os.chown(path, -1, 54321)
+    elif mode == 0o420 and Path(compiler.__file__).parent.stat().st_mode & 0o020:
+        pytest.skip("who may write there may write this package too")
     path.chmod(path.stat().st_mode | mode)
     with pytest.raises(compiler.CacheRefused, match="can be written by other users"):
         compiler.check_ours(str(cache))
+
+
+def test_a_group_that_may_write_the_package_may_write_its_cache(cache: Path, tmp_path: Path) -> None:
+    """As everything that a user makes with umask 002; the copy of the package is one, the cache beside it another."""
+    package = tmp_path / "parquet_bloom"
+    shutil.copytree(Path(parquet_bloom.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "kernels").chmod(0o775)
+    cache.chmod(0o775)
+    code = f"from parquet_bloom.kernels import compiler; compiler.check_ours({str(cache)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=False
+    )
+    assert done.returncode == 0
 
 
 def test_a_folder_above_with_the_sticky_bit(cache: Path) -> None:

@@ -30,8 +30,8 @@ from parquet_bloom.kernels.threads import started_pool
 #
 # What lies in that folder is loaded and run as machine code, so it must be as hard to change as this package
 # is: the folder, what it holds and the folders above, as far as they are not above this package too, belong to
-# root, to us or to whom this file belongs, and nobody else may write there. One with the sticky bit (/tmp) may be
-# above it.
+# root, to us or to whom this file belongs, and nobody else may write there; a group only if it may write this package,
+# too. One with the sticky bit (/tmp) may be above it.
 #
 # Many processes that write one cache at once can crash (numba/numba#4807, #10128), so each takes a lock there, and
 # waits for it only so long: whoever holds it for longer is not compiling. docs/architecture.md, "Workarounds".
@@ -91,7 +91,7 @@ def _check(path: str, found: os.stat_result) -> None:
         raise CacheRefused(f"{path} belongs to user {found.st_uid}")
     if stat.S_ISLNK(found.st_mode):
         raise CacheRefused(f"{path} is a symbolic link")
-    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_our_own_group(found.st_gid)):
+    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _may_change_this(found.st_gid)):
         raise CacheRefused(f"{path} can be written by other users")
 
 
@@ -99,16 +99,13 @@ def _trusted() -> set[int]:
     return {0, os.geteuid(), os.stat(__file__).st_uid}
 
 
-def _is_our_own_group(gid: int) -> bool:
-    """Whether a group is the one that many systems give every user, of the same name and without others."""
-    import grp
-    import pwd
+def _may_change_this(gid: int) -> bool:
+    """Whether a group may write where this package lies, as with umask 002: it gains nothing by the cache then.
 
-    try:
-        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    Who is in a group is no matter: /etc/group does not list the users whose primary group it is.
+    """
+    found = os.stat(os.path.dirname(__file__))
+    return bool(found.st_mode & stat.S_IWGRP) and found.st_gid == gid
 
 
 @contextlib.contextmanager

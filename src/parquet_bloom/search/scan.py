@@ -95,18 +95,21 @@ def filter_of(expression: pc.Expression, predicate: Predicate, schema: pa.Schema
     own = ExpressionFilter(expression, predicate)
     if own.columns is None:
         return own
-    texts = any(_is_text_for_a_time(leaf, schema) for leaf in leaves_of(predicate))
-    if not texts and not any(_is_beyond_pyarrow(f.type) for f in schema if f.name in own.columns):
+    uncomparable = any(_has_no_kernel(leaf, schema) for leaf in leaves_of(predicate))
+    if not uncomparable and not any(_is_beyond_pyarrow(f.type) for f in schema if f.name in own.columns):
         return own
     from parquet_bloom.predicates.rows import row_filter
 
     found = row_filter(predicate, schema)
-    return own if found.expression is not None and not texts else found
+    return own if found.expression is not None and not uncomparable else found
 
 
-def _is_text_for_a_time(leaf: Part, schema: pa.Schema) -> bool:
-    """Whether a text is compared with a column of days or times, for which pyarrow has no kernel."""
-    if not isinstance(leaf, Compare) or not isinstance(leaf.value, str):
+def _has_no_kernel(leaf: Part, schema: pa.Schema) -> bool:
+    """Whether pyarrow has no kernel for a comparison: of a text with days or times; and of an integer with UINT64.
+
+    It casts UINT64 to int64 there, which fails for values of 2^63 and more.
+    """
+    if not isinstance(leaf, Compare) or not isinstance(leaf.value, str | int):
         return False
     kind = schema
     for name in leaf.path:
@@ -116,7 +119,7 @@ def _is_text_for_a_time(leaf: Part, schema: pa.Schema) -> bool:
         if at < 0:
             return False
         kind = kind.field(at).type
-    return bool(pa.types.is_temporal(kind))
+    return bool(pa.types.is_temporal(kind) if isinstance(leaf.value, str) else pa.types.is_uint64(kind))
 
 
 def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
