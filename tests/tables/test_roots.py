@@ -524,3 +524,53 @@ def test_roots_are_for_tables(tmp_path):
     ):
         with pytest.raises(RequestError, match="allow_roots is for tables"):
             call()
+
+
+# --- links and relative words -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["a link", "a pipe"])
+@pytest.mark.parametrize("name", [f"{1:020}.json", f"{0:020}.json"])
+def test_a_commit_of_a_delta_log_that_is_a_link_is_not_read(tmp_path, name, kind):
+    table = tmp_path / "table"
+    delta(table, file_of(table, "a.parquet", ROWS))
+    commit(table, 1, file_of(table, "b.parquet", ROWS))
+    log = table / "_delta_log" / name
+    (tmp_path / "private").mkdir()
+    log.rename(tmp_path / "private" / "notes.json")
+    if kind == "a link":
+        log.symlink_to(tmp_path / "private" / "notes.json")
+    else:
+        os.mkfifo(log)
+    with pytest.raises(ParquetBloomError, match="is a link" if kind == "a link" else "is not a regular file") as caught:
+        parquet_bloom.check(f"delta:{table}", "id = 5")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["location", "write.data.path", "write.metadata.path"])
+def test_a_relative_word_of_an_iceberg_table_leads_nowhere(warehouse, tmp_path, monkeypatch, key):
+    table = iceberg(warehouse)
+
+    def change(words):
+        if key == "location":
+            words["location"] = "rel/loc"
+        else:
+            words.setdefault("properties", {})[key] = "rel/loc"
+
+    rewritten(table, change)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(TableFormatError, match="is a relative path"):
+        parquet_bloom.add_filters("iceberg:cat/ns.t", columns="id", **catalog(warehouse))
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_a_ducklake_catalog_that_names_a_file_twice_is_refused(tmp_path):
+    name = ducklake(
+        tmp_path,
+        "CREATE TABLE forged AS SELECT * FROM ducklake_data_file UNION ALL SELECT * FROM ducklake_data_file",
+        "DROP TABLE ducklake_data_file",
+        "ALTER TABLE forged RENAME TO ducklake_data_file",
+    )
+    with pytest.raises(TableFormatError, match=r"names data file \d+ twice"):
+        parquet_bloom.check(name, "id = 1")

@@ -8,6 +8,7 @@ struct {x, y}; list<element>; map<key, value>            nested: two, one and tw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -121,3 +122,14 @@ def arrows_own(*parts: bytes) -> pa.Buffer:
     for part in parts:
         out.write(part)
     return out.getvalue()
+
+
+def array_of(values: Sequence[Any]) -> pa.Array:
+    """Python's values as an array: integers that UINT64 alone holds too, which pyarrow does not try by itself.
+
+    Raises what pyarrow raises.
+    """
+    try:
+        return pa.array(values)
+    except OverflowError:
+        return pa.array(values, pa.uint64())

@@ -1,4 +1,4 @@
-"""Which statistics of which writers are wrong, and which writers' bounds were seen to be right.
+"""The table of writers: statistics that are written wrongly, and writers whose bounds were seen to be right.
 
     FAULTS   program, versions, types: the statistic that is not believed, and from where that is known
     RIGHT    programs and versions whose bounds were held against all values, by their own runs

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileChangedError, FileError, RefusedTypeError, RequestError, StaleIndexError
 from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.arrow_types import array_of
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.format.values import type_of
@@ -153,7 +154,7 @@ def facts_of(found: pa.Table) -> dict[str, Any]:
 def keys_as_array(keys: Any) -> pa.Array:
     """Keys as an Arrow array of one plain type. Raises RequestError."""
     with _refusing_mixed():
-        found = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys)
+        found = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else array_of(keys)
         if isinstance(found, pa.ChunkedArray):
             found = found.combine_chunks()
         if isinstance(found, pa.ExtensionArray):

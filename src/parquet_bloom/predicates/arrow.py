@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
+from parquet_bloom.format.arrow_types import array_of
 from parquet_bloom.format.literals import DAY_NS, Instant, Literal, literal_text
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.tree import (
@@ -104,9 +105,7 @@ def _condition(condition: Any) -> tuple[str, str, Any]:
                 value if isinstance(value, pa.Array | pa.ChunkedArray) else _array([_value(v) for v in value]),
             )
         value = _value(value)
-        if _is_beyond_int64(value):
-            return name, op, pa.scalar(value, pa.uint64())
-        return name, op, value if isinstance(value, pa.Scalar | pc.Expression) else pa.scalar(value)
+        return name, op, value if isinstance(value, pa.Scalar | pc.Expression) else _scalar(value)
     except ARROW_ERRORS as error:
         if isinstance(error, RequestError):
             raise
@@ -125,16 +124,18 @@ def _value(value: Any) -> Any:
     return pa.scalar(value.bytes, pa.uuid()) if isinstance(value, uuid.UUID) else value
 
 
-def _is_beyond_int64(value: Any) -> bool:
-    """Whether a value is an integer that UINT64 alone has, which pyarrow does not try by itself."""
-    return isinstance(value, int) and (1 << 63) <= value < (1 << 64)
+def _scalar(value: Any) -> pa.Scalar:
+    try:
+        return pa.scalar(value)
+    except OverflowError:  # an integer that UINT64 alone holds, perhaps
+        return pa.scalar(value, pa.uint64())
 
 
 def _array(values: list[Any]) -> pa.Array:
     """An array of values, some of which may be scalars of nanoseconds or UUIDs."""
     kind = next((value.type for value in values if isinstance(value, pa.TimestampScalar | pa.UuidScalar)), None)
     if kind is None:
-        return pa.array(values, pa.uint64() if any(map(_is_beyond_int64, values)) else None)
+        return array_of(values)
     scalars = [value if isinstance(value, pa.Scalar) else pa.scalar(value) for value in values]
     return pa.array([scalar.cast(kind).value if scalar.is_valid else None for scalar in scalars], kind)
 

@@ -323,9 +323,9 @@ def open_regular(at: os.PathLike[str] | str) -> tuple[int, os.stat_result]:
     return fd, found
 
 
-def opened_location(path: str, fd: int) -> Location:
+def opened_location(path: str, fd: int, shown: str = "") -> Location:
     """The place of a regular file that is open already; who opens it takes the descriptor."""
-    at = Location(path)
+    at = Location(path, None, shown)
     at.opened.append(_LocalFile(at, fd))
     return at
 

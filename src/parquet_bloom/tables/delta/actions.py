@@ -19,9 +19,8 @@ from urllib.parse import unquote
 
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, side_by_side
-from parquet_bloom.tables.delta.log import Files, TableFolder, lines_of, read_file
+from parquet_bloom.tables.delta.log import Files, TableFolder, lines_of, opened, read_file
 
 _BESIDE = ("stats_parsed", "partitionValues_parsed")  # of an add in a checkpoint, the second form of others
 _MOST_ROWS = 50_000_000  # of a row group of a checkpoint: a few bytes can claim any number of NULLs
@@ -207,7 +206,7 @@ def from_parquet(at: Location) -> Iterator[Actions]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with OpenFile(at) as source:
+    with opened(at) as source:
         try:
             file = pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit="us")  # nanoseconds end in 2262
             names = file.schema_arrow.names

@@ -12,21 +12,23 @@ Specification", "Checkpoints" and "In-Commit Timestamps".
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import posixpath
 import re
+import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.dataclass import dataclass
-from parquet_bloom.errors import TableFormatError
+from parquet_bloom.errors import StorageError, TableFormatError
 from parquet_bloom.source.roots import Roots, no_plain_path
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, storage_error
-from parquet_bloom.storage.store import Store
+from parquet_bloom.storage.store import Store, opened_location
 
 _COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)", re.ASCII)
@@ -252,9 +254,25 @@ def _whole(names: list[str]) -> dict[int, tuple[str, ...]]:
     return {version: min(choices)[1] for version, choices in found.items()}
 
 
+def opened(at: Location) -> OpenFile:
+    """A file of the log, open. Raises StorageError; TableFormatError for a local link, as it leads out of the table."""
+    if not at.is_local:
+        return OpenFile(at)
+    try:
+        fd = os.open(at.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TableFormatError(at, "is a link; a log is read from files in the table's folder alone") from error
+        raise storage_error(at, error) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise StorageError(at, "is not a regular file")
+    return OpenFile(opened_location(at.path, fd, at.shown))
+
+
 def read_file(at: Location) -> bytes:
     """All bytes of a file of the log. Raises StorageError, TableFormatError for one that is no file of a log."""
-    with OpenFile(at) as source:
+    with opened(at) as source:
         if source.size > _LARGEST:
             raise TableFormatError(
                 at, f"has {source.size:,} bytes; a file of a Delta log that is read has at most {_LARGEST:,}"

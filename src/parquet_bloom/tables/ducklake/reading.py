@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -265,6 +266,9 @@ class Reader:
     def snapshot(self, stored_only: bool) -> Snapshot:
         """Read all of it, as source.snapshot.Table has it. Raises TableFormatError for what is not understood."""
         rows = [_FileRow(*row) for row in sorted(self._live("ducklake_data_file", _FILE), key=lambda row: row[0])]
+        for row, after in pairwise(rows):  # a catalog of few bytes can name one file a million times
+            if row.id == after.id:
+                raise TableFormatError(self._table.name, f"its catalog names data file {row.id} twice")
         self._read_statistics()
         self._read_partitions(rows)
         self._read_names()

@@ -57,10 +57,11 @@ class Files:
         files = cls(io, Roots(name, access))
         files._trust(_folder_of(log.metadata_location), True)
         warehouse = str(log.catalog.properties.get("warehouse") or "")
-        if "://" in warehouse or warehouse.startswith(("/", "file:")):
+        if _is_absolute(warehouse):
             files._trust(warehouse, False)
         for word in (log.metadata.location, *(log.metadata.properties.get(key) for key in _FOLDERS)):
             if word:
+                files._refuse_relative(word, log.metadata_location)
                 files._declare(word)
         log.io = RootedIO(io, files)
         return files
@@ -119,6 +120,11 @@ class Files:
             self.roots.add_declared(word, store_of(at), at.path)
         else:
             self._declared.setdefault(key, []).append(word)
+
+    def _refuse_relative(self, word: str, metadata_location: str) -> None:
+        """Of a table that is not relative as a whole: new files would lie below the working folder of the caller."""
+        if not _is_absolute(word) and _is_absolute(metadata_location):
+            raise self.roots.refused(word, "is a relative path; the log names folders by their whole paths")
 
     def _key(self, path: str) -> tuple[tuple[str, str], str]:
         try:
@@ -195,6 +201,10 @@ def _bare(root: str) -> str:
     if scheme.lower() not in _AZURE:
         authority = authority.rpartition("@")[2]
     return f"{scheme.lower()}{sign}{authority}{slash}{inside}"
+
+
+def _is_absolute(word: str) -> bool:
+    return "://" in word or word.startswith(("/", "file:"))
 
 
 def _folder_of(metadata_location: str) -> str:
