@@ -63,7 +63,7 @@ FAULTS = (
           "1.28.1 to 2.0.0, 0.20.31: bounds of the pages without a NaN alone; pola-rs/polars#26805"),
     Fault("Polars", (2,), _is_decimal_in_bytes, "bounds", "run",
           "0.20.31 to 1.44.2: pages merged as unsigned bytes; pola-rs/polars#29347"),
-    Fault("Polars", (2,), _is_unsigned, "bounds", "read", "before 0.20.32: compared as signed; pola-rs/polars#16683"),
+    Fault("Polars", (2,), _is_unsigned, "bounds", "run", "before 0.20.32: compared as signed; pola-rs/polars#16683"),
     Fault("Polars", (2,), lambda leaf: True, "many nulls", "run",
           "1.38.1 to 1.44.2: null_count times the pages; pola-rs/polars#29321"),
     Fault("Arrow2", None, lambda leaf: True, "few nulls", "run", "categoricals have 0; pola-rs/polars#18867"),
