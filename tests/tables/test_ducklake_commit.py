@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,14 @@ from support.ducklake_tables import NOTHING_INLINED, REQUIRED, DuckLakeError, La
 from support.object_store import serving
 
 import parquet_bloom
-from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError
+from parquet_bloom.errors import (
+    ConflictError,
+    ParquetBloomError,
+    RequestError,
+    StorageError,
+    TableFormatError,
+    UnknownCommitError,
+)
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot
 from parquet_bloom.tables.ducklake.catalog import Queries
@@ -424,6 +433,94 @@ def test_a_run_that_was_killed_before_its_commit_leaves_the_table_as_it_was(lake
     assert rows_of_all_snapshots(lake) == before
     assert {row[0] for row in lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")} == left
     changed(lake)
+
+
+FIXTURE = Path(__file__).parents[2] / "fixtures/ducklake"
+# A writer that is killed before it commits what it wrote to the catalog's file. Argument: the catalog.
+KILLED = """
+import os, signal, sqlite3, sys
+writer = sqlite3.connect(sys.argv[1], isolation_level=None)
+writer.execute("PRAGMA cache_size = 2")
+writer.execute("BEGIN IMMEDIATE")
+writer.execute("DELETE FROM ducklake_data_file")
+writer.execute("CREATE TABLE other (x)")
+writer.executemany("INSERT INTO other VALUES (?)", [("y" * 3000,)] * 400)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def half_written(folder: Path, journal: str = "delete") -> Path:
+    """A copy of the fixture's catalog, whose files lie in `folder`, with a transaction that nobody undid."""
+    shutil.copytree(FIXTURE, folder, dirs_exist_ok=True)
+    catalog = folder / "meta.sqlite"
+    with closing(sqlite3.connect(catalog, isolation_level=None)) as lake:
+        lake.execute(f"PRAGMA journal_mode = {journal}")
+        lake.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", [f"{folder}/data/"])
+    done = subprocess.run([sys.executable, "-c", KILLED, catalog], check=False)
+    assert done.returncode == -signal.SIGKILL
+    return catalog
+
+
+@pytest.mark.parametrize("change", [parquet_bloom.add_filters, parquet_bloom.remove_filters])
+def test_a_change_undoes_the_commit_of_a_writer_that_was_killed(tmp_path, change):
+    expected = parquet_bloom.count(f"ducklake:{half_written(tmp_path / 'wal', 'wal')}/main.t")
+    catalog = half_written(tmp_path)
+    table, journal, before = f"ducklake:{catalog}/main.t", Path(f"{catalog}-journal"), catalog.read_bytes()
+    for read in (
+        lambda: parquet_bloom.count(table),
+        lambda: parquet_bloom.inspect(table),
+        lambda: parquet_bloom.Source(table).check("id = 1"),
+        lambda: parquet_bloom.add_filters(table, columns=["id"], dry_run=True),
+    ):
+        with pytest.raises(StorageError, match="ended in the middle of a commit; to undo it, open") as caught:
+            read()
+        assert caught.value.path == str(catalog)
+    assert journal.stat().st_size
+    assert catalog.read_bytes() == before, "readers undo nothing"
+    how = {"columns": ["id"]} if change is parquet_bloom.add_filters else {"all_writers": True}
+    assert len(change(table, **how).commits) == 1
+    assert not journal.exists()
+    assert parquet_bloom.count(table) == expected == 79
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(tmp_path):
+    """As of a transaction of several databases: undoing it deletes the file that the journal names."""
+    catalog, precious = half_written(tmp_path), tmp_path / "precious"
+    journal, name = Path(f"{catalog}-journal"), os.fsencode(precious)
+    page = catalog.read_bytes()[16:18]
+    pending = (1 << 30) // int.from_bytes(page) + 1
+    end = len(name).to_bytes(4) + sum(name).to_bytes(4) + bytes.fromhex("d9d505f920a163d7")
+    journal.write_bytes(journal.read_bytes() + pending.to_bytes(4) + name + end)
+
+    def by_sqlite() -> None:
+        with closing(sqlite3.connect(catalog, isolation_level=None)) as lake:
+            lake.execute("BEGIN IMMEDIATE")
+
+    precious.write_text("precious")
+    kept = {path: path.read_bytes() for path in (catalog, journal)}
+    for change in (parquet_bloom.add_filters, parquet_bloom.remove_filters):
+        how = {"columns": ["id"]} if change is parquet_bloom.add_filters else {}
+        with pytest.raises(TableFormatError, match="names another file, which SQLite would delete") as caught:
+            change(f"ducklake:{catalog}/main.t", **how)
+        assert caught.value.path == str(journal)
+        assert precious.exists()
+    assert {path: path.read_bytes() for path in kept} == kept
+    by_sqlite()
+    assert not precious.exists(), "the journal is one that SQLite believes"
+    parquet_bloom.add_filters(f"ducklake:{catalog}/main.t", columns=["id"])
+
+
+@pytest.mark.parametrize("name", ["meta.sqlite-journal", "meta.sqlite"])
+def test_a_pipe_in_the_place_of_a_catalogs_file_is_not_waited_for(tmp_path, name):
+    catalog = half_written(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    done = subprocess.run(
+        [sys.executable, "-m", "parquet_bloom", "inspect", f"ducklake:{catalog}/main.t"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"{tmp_path / name}: is no " in done.stderr
 
 
 def test_what_was_cleaned_away_before_the_commit_is_not_committed(small):

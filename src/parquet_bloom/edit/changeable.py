@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from parquet_bloom.edit.reports import FileReport
@@ -119,7 +120,8 @@ def changeable(source: CallSource, output: PathLike | None, how: Writing, commit
     """
     if commits is None or source.table_name is None:
         return ChangeableFiles(source, output, how)
-    return ChangeableTable(open_table(source.table_name, source.access, source.filesystem), commits)
+    access = replace(source.access, changes=not commits.dry_run)
+    return ChangeableTable(open_table(source.table_name, access, source.filesystem), commits)
 
 
 # --- requests -------------------------------------------------------------------------------------

@@ -115,16 +115,18 @@ def typed_sources(source: Any, filesystem: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TableAccess:
-    """A user's options of a table beside its name.
+    """A user's options of a table beside its name, and what they are for.
 
     properties   of its catalog, name -> value, as pyiceberg's configuration has them
     allow_roots  paths and URIs of folders: files below these may be read too, if the log names them
     force        files outside of the table's own folders may be changed too
+    changes      the table is about to be changed, so that what another writer began may be undone first
     """
 
     properties: Mapping[str, str] | None = None
     allow_roots: tuple[str, ...] = ()
     force: bool = False
+    changes: bool = False
 
     @classmethod
     def of(cls, properties: Mapping[str, str] | None = None, allow_roots: Any = (), force: bool = False) -> TableAccess:

@@ -170,6 +170,7 @@ def add_filters(
         check_placement(options.get("placement"), commits)
     request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **wanted)
     if commits is not None and source.table_name is not None:
+        access = dataclasses.replace(access, changes=not commits.dry_run)
         rows, _ = add_to_table(spark, open_table(source.table_name, access), request, commits, progress)
         return _as_report(spark, rows, progress)
     new = None if output is None else path_text(output, "output")

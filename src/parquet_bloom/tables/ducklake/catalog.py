@@ -67,10 +67,12 @@ class Catalog:
 
     path       of the file
     is_sqlite  else it is a DuckDB file
+    undo       reading an SQLite file undoes the commit of a program that ended in the middle of it
     """
 
     path: str
     is_sqlite: bool
+    undo: bool = False
 
     def proof(self) -> Proof | None:
         """Equal ones prove that the catalog says the same; None where there is no proof."""
@@ -103,7 +105,11 @@ class Catalog:
     @contextmanager
     def _transaction(self, write: bool) -> Iterator[Queries]:
         try:
-            database = (SQLiteDatabase if self.is_sqlite else DuckDatabase)(self.path, write)
+            database: Database
+            if self.is_sqlite:
+                database = SQLiteDatabase(self.path, write, self.undo)
+            else:
+                database = DuckDatabase(self.path, write)
         except OSError as error:
             raise storage_error(self.path, error) from error
         queries = Queries(self, database)
@@ -190,9 +196,10 @@ def _microseconds(time: str | int) -> int:
     return read_instant(time).nanoseconds // 1000 if isinstance(time, str) else time
 
 
-def catalog_of(name: str) -> Catalog:
+def catalog_of(name: str, undo: bool = False) -> Catalog:
     """The catalog that a file holds; `duckdb:` or `sqlite:` before it may say of which kind it is.
 
+    undo  as Catalog has it
     Raises RequestError for a database server, StorageError for no such file, TableFormatError for another kind of file.
     """
     server = _SERVER.match(name)
@@ -209,7 +216,7 @@ def catalog_of(name: str) -> Catalog:
     except OSError as error:
         raise storage_error(path, error) from error
     if start == b"SQLite format 3\0":
-        return Catalog(path, True)
+        return Catalog(path, True, undo)
     if start[8:12] == b"DUCK":
         return Catalog(path, False)
     raise TableFormatError(path, "is no DuckDB or SQLite file, and so no DuckLake catalog that is read")

@@ -1,6 +1,7 @@
 """Opens a stranger's database so that it is data and no program: what is stored in it is read, and nothing of it runs.
 
-    SQLite   views, triggers, functions and recursion are denied to every statement; a bound on the steps of each
+    SQLite   views, triggers, functions and recursion are denied to every statement; a bound on the steps of each; no
+             journal that names other files
     DuckDB   in an instance of its own: no files but the catalog's, no extensions; a bound on time and memory
 
 Every table that a statement names is a base table without computed columns; `Database.columns` finds that out and gives
@@ -14,6 +15,7 @@ import os
 import re
 import secrets
 import sqlite3
+import stat
 import tempfile
 import threading
 from collections import defaultdict
@@ -39,6 +41,8 @@ _BETWEEN = 10_000  # instructions between two counts of them
 _SCHEMA_PRAGMAS = frozenset(("table_list", "table_xinfo", "index_list", "index_xinfo"))
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION}
 _WRITING = {sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_INSERT}
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_TO_UNDO = "a program ended in the middle of a commit; to undo it, open the file in DuckDB once, or add filters"
 _ours: dict[sqlite3.Connection, tuple[int, int]] = {}  # that are open, and the device and inode of each one's file
 _turns: defaultdict[tuple[int, int], threading.Lock] = defaultdict(threading.Lock)  # of a DuckDB file, by the same
 opening = threading.Lock()  # of files that may be SQLite's: see _descriptor
@@ -80,11 +84,18 @@ class SQLiteDatabase:
 
     is_sqlite = True
 
-    def __init__(self, path: str, write: bool) -> None:
-        """Open it. Raises StorageError, ConflictError; OSError where there is no such file."""
+    def __init__(self, path: str, write: bool, undo: bool = False) -> None:
+        """Open it.
+
+        undo  the commit of a program that ended in the middle of it is undone, as SQLite does before it reads; a writer
+              does so too
+        Raises StorageError, ConflictError; TableFormatError for a journal that may not be opened; OSError where there
+        is no such file.
+        """
         self._path = path
         self._steps, self._denied = 0, ""
-        name = f"file:{quote(os.path.abspath(path))}?mode={'rw' if write else 'ro'}"
+        name = f"file:{quote(os.path.abspath(path))}?mode={'rw' if write or undo else 'ro'}"
+        _check_journal(path, write or undo)
         with opening:
             found = os.stat(path)
             mine = found.st_dev, found.st_ino
@@ -130,7 +141,8 @@ class SQLiteDatabase:
             if self._denied:
                 reason = f"a statement would run {self._denied}, which DuckLake does not make; nothing of it is run"
                 raise TableFormatError(self._path, reason) from error
-            raise StorageError(self._path, first_line(error)) from error
+            hot = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_ROLLBACK
+            raise StorageError(self._path, _TO_UNDO if hot else first_line(error)) from error
         return _bounded(self._path, rows, self._rows)
 
     def columns(self, table: str) -> list[str] | None:
@@ -160,6 +172,29 @@ class SQLiteDatabase:
         with suppress(sqlite3.Error):
             self._connection.close()
         _ours.pop(self._connection, None)
+
+
+def _check_journal(path: str, write: bool) -> None:
+    """Raise TableFormatError for a journal that SQLite would wait for, or that would have it delete another file.
+
+    The journal of a transaction of several databases ends with the name of a super-journal. Whoever undoes the
+    transaction deletes the file of that name. A journal of DuckLake's never has one; a journal that was put beside the
+    catalog may name any file. Source: SQLite, "Atomic Commit In SQLite", section 5, and "Database File Format", 3.
+    """
+    journal = os.path.realpath(path) + "-journal"
+    try:
+        if not stat.S_ISREG(os.lstat(journal).st_mode):  # a pipe has no end
+            raise TableFormatError(journal, "is no plain file, and so no journal of the catalog beside it; remove it")
+        if not write:  # a reader undoes nothing
+            return
+        with open(journal, "rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC), 0))
+            names_another = file.read() == _JOURNAL_MAGIC
+    except FileNotFoundError:
+        return
+    if names_another:
+        reason = "names another file, which SQLite would delete; DuckLake writes no such journal; nothing was opened."
+        raise TableFormatError(journal, reason + " If you trust it, open the catalog with sqlite3 once")
 
 
 # --- DuckDB -------------------------------------------------------------------------------------
@@ -386,5 +421,8 @@ def first_bytes(path: str, n: int) -> bytes:
         there = _descriptor(path)
         if there is not None:
             return os.pread(there, n, 0)
-        with open(path, "rb") as file:
-            return file.read(n)
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for its writer
+        try:
+            return os.read(file, n)
+        finally:
+            os.close(file)

@@ -165,9 +165,8 @@ def open_ducklake(name: str, version: str | None, access: TableAccess = ORDINARY
     if unknown:
         raise RequestError(f"ducklake: has no property {unknown[0]}; there are: {', '.join(_PROPERTIES)}")
     schema, table = split_path(found[2])
-    return DuckLakeTable(
-        f"ducklake:{name}", catalog_of(found[1]), (schema, table), version, properties.get("data_path"), access
-    )
+    catalog = catalog_of(found[1], undo=access.changes)
+    return DuckLakeTable(f"ducklake:{name}", catalog, (schema, table), version, properties.get("data_path"), access)
 
 
 @dataclass(frozen=True, slots=True)
