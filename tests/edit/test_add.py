@@ -16,6 +16,7 @@ from support.samples import PYARROW, ROW_GROUPS, ROWS, digest, keys_table, lefto
 import parquet_bloom
 from parquet_bloom.errors import LayoutError, RefusedTypeError, RequestError, UnknownColumnError
 from parquet_bloom.kernels import split_block
+from parquet_bloom.report.explained import hint_of
 from parquet_bloom.storage.open_file import OpenFile
 
 SPECS = ("final", "parquet-41", "parquet-41-early", "parquet-41-raw")
@@ -313,6 +314,33 @@ def test_a_type_that_points_into_its_file_is_not_moved(tmp_path: Path) -> None:
         added(source, columns=["id"], placement="chunk-start")
     _, report = added(source, columns=["id"], placement="footer")
     assert len(report.filters) == ROW_GROUPS, "before the footer nothing moves"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
+def test_a_page_index_past_the_end_is_named_with_its_cure(tmp_path: Path, placement: str, dry_run: bool) -> None:
+    """As a tool leaves it that copies row groups and keeps the old places of their page indexes."""
+    source = tmp_path / "keys.parquet"
+    pq.write_table(pa.table({"id": range(100)}), source, write_page_index=True)
+    with edited_footer(source) as metadata:
+        [chunk] = metadata.row_groups[0].columns
+        indexes = chunk.column_index_length + chunk.offset_index_length
+        chunk.column_index_offset += 5000
+        chunk.offset_index_offset += 5000
+    stale = source.read_bytes()
+    footer = len(stale) - 8 - int.from_bytes(stale[-8:-4], "little")
+    source.write_bytes(stale[: footer - indexes] + stale[footer:])
+    before = digest(source)
+    with pytest.raises(LayoutError, match="index of row group 0, column id ends .* past the footer's start") as error:
+        added(source, columns=["id"], placement=placement, dry_run=dry_run)
+    assert "--placement tail" in str(hint_of(error.value))
+    assert digest(source) == before
+    assert leftovers(tmp_path) == []
+    out, report = added(source, columns=["id"], placement="tail")
+    assert len(report.filters) == 1, "the cure"
+    assert parquet_bloom.count(out, "id = 5") == 1
+    parquet_bloom.remove_filters(out, in_place=True)
+    assert digest(out) == before
 
 
 @pytest.mark.skipif(PYARROW < 26, reason="older ones write no filters")

@@ -97,6 +97,10 @@ def add_to(
         to.check(file, run.tables)
     if file_plan.sizings and request.at_chunk_start:
         check_movable(source.path, footer, how.force)
+    elif file_plan.sizings and request.placement == "footer" and footer.structure_starts[-1] > footer.start:
+        # A page index that lies behind the body, as a copy of row groups may keep it: it would keep the filters from
+        # leaving again, unless it takes no bytes.
+        check_movable(source.path, footer, force=True)
     if not how.dry_run:
         report.add_transfer(_carry_out(source, footer, file_plan, to, run, report, built), whole)
     report.seconds = time.perf_counter() - started
