@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shlex
@@ -363,6 +364,36 @@ def test_timestamps_in_json_are_rfc_3339(tmp_path: Path, run) -> None:
     assert datetime.fromisoformat(first["utc"]).isoformat() == "2026-01-31T12:00:00.123456+00:00"
     assert set(second.values()) == {None}
     assert json.loads(run(tmp_path, "read t.parquet --format json").out) == [first, second]
+
+
+def test_times_that_no_calendar_has_are_named_in_every_format(tmp_path: Path, run) -> None:
+    """As DuckDB's infinity; within lists, structs and maps too, where Python's own times end at the year 9999."""
+    far, day = (1 << 63) - 1, -(1 << 31) + 1
+    at, on = pa.array([far]).cast(pa.timestamp("us")), pa.array([day], pa.int32()).cast(pa.date32())
+    year = pa.array([300_000_000_000_000_000]).cast(pa.timestamp("us"))  # 11476
+    span = pa.array([far]).cast(pa.duration("us"))
+    table = pa.table(
+        {
+            "at": at, "on": on, "coded": at.dictionary_encode(),
+            "list": pa.ListArray.from_arrays([0, 1], at), "map": pa.MapArray.from_arrays([0, 1], on, year),
+            "struct": pa.StructArray.from_arrays([at, on, year, span], ["at", "on", "year", "span"]),
+        }
+    )  # fmt: skip
+    pq.write_table(table, tmp_path / "t.parquet")
+    no_time, no_day = f"<value out of range: {far}>", f"<value out of range: {day}>"
+    row = {
+        "at": no_time, "on": no_day, "coded": no_time, "list": [no_time],
+        "map": [[no_day, "11476-08-15T05:20:00.000000"]],
+        "struct": {"at": no_time, "on": no_day, "year": "11476-08-15T05:20:00.000000", "span": far},
+    }  # fmt: skip
+    assert json.loads(run(tmp_path, "read t.parquet --format ndjson").out) == row
+    assert json.loads(run(tmp_path, "read t.parquet --format json").out) == [row]
+    [_, cells] = csv.reader(run(tmp_path, "read t.parquet --format csv").out.splitlines())
+    assert cells[:3] == [no_time, no_day, no_time]
+    assert [json.loads(cell) for cell in cells[3:]] == [row["list"], row["map"], row["struct"]]
+    shown = run(tmp_path, "read t.parquet --columns at,on --format table").out
+    assert no_time in shown
+    assert no_day in shown
 
 
 # --- outputs and sizes ----------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | 
     """
     rows: list[list[str]] = []
     for batch in batches:
-        columns = [["" if v is None else _shown(v) for v in _values(column)] for column in batch.columns]
+        columns = [["" if v is None else _shown(v) for v in _cells(column)] for column in batch.columns]
         rows += map(list, zip(*columns, strict=True))
     names = [visible(name) for name in schema.names]
     right = {i for i, kind in enumerate(schema.types) if pt.is_integer(kind) or pt.is_floating(kind)}
@@ -185,28 +185,14 @@ def _documents(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 def json_values(array: pa.Array) -> list[Any]:
     """A column as JSON has it: timestamps as RFC 3339 writes them."""
-    kind = _timestamps_as_text(array.type)
-    if kind is None:
-        return _values(array)
-    return [_rfc3339(v, array.type) for v in _values(array.cast(kind))]
+    kind = array.type.storage_type if _is_stored_otherwise(array) else array.type
+    values = _values(array)
+    return values if _without_times(kind) == kind else [_rfc3339(v, kind) for v in values]
 
 
-def _timestamps_as_text(kind: pa.DataType) -> pa.DataType | None:
-    """The type with texts in the place of timestamps; None if it has none, or some that cannot be cast."""
-    if pt.is_timestamp(kind):
-        return pa.string()
-    if pt.is_struct(kind):
-        inner = {field.name: _timestamps_as_text(field.type) for field in kind}
-        if len(inner) < kind.num_fields or not any(inner.values()):
-            return None
-        return pa.struct([(field.name, inner[field.name] or field.type) for field in kind])
-    if pt.is_map(kind):
-        item = _timestamps_as_text(kind.item_type)
-        return None if item is None else pa.map_(kind.key_type, item)
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        item = _timestamps_as_text(kind.value_type)
-        return None if item is None else (pa.list_ if pt.is_list(kind) else pa.large_list)(item)
-    return None
+def _cells(array: pa.Array) -> list[Any]:
+    """A column as tables and CSV have it: times as Arrow writes them, nested values as JSON has them."""
+    return json_values(array) if pt.is_nested(array.type) else _values(array)
 
 
 def _rfc3339(value: Any, kind: pa.DataType) -> Any:
@@ -214,29 +200,58 @@ def _rfc3339(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pt.is_timestamp(kind):
+        if value.startswith("<"):  # "<value out of range: 9223372036854775807>", as of DuckDB's infinity
+            return value
         return re.sub(r"([+-][0-9]{2})([0-9]{2})$", r"\1:\2", value.replace(" ", "T", 1))
+    if pt.is_dictionary(kind):
+        return _rfc3339(value, kind.value_type)
     if pt.is_struct(kind):
         return {field.name: _rfc3339(value[field.name], field.type) for field in kind}
     if pt.is_map(kind):
-        return [[key, _rfc3339(item, kind.item_type)] for key, item in value]
-    if pt.is_list(kind) or pt.is_large_list(kind):
+        return [[_rfc3339(key, kind.key_type), _rfc3339(item, kind.item_type)] for key, item in value]
+    if _is_list(kind):
         return [_rfc3339(item, kind.value_type) for item in value]
     return value
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """A column as Python values of JSON's kinds, times as Arrow writes them."""
-    kind = array.type
-    if isinstance(array, pa.ExtensionArray) and not isinstance(kind, pa.UuidType):
-        array, kind = array.storage, kind.storage_type
-    if pt.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
+    """A column as Python values of JSON's kinds, times as Arrow writes them: Python's have fewer years."""
+    if _is_stored_otherwise(array):
+        array = array.storage
+    kind = _without_times(array.type)
+    return [_plain(v) for v in (array if kind == array.type else array.cast(kind)).to_pylist()]
+
+
+def _is_stored_otherwise(array: pa.Array) -> bool:
+    return isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.UuidType)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The type with texts in the place of times at any depth, and integers in the place of durations."""
     if pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_time(kind):
-        array = array.cast(pa.string())  # Python's own types have no nanoseconds
-    elif pt.is_duration(kind):
-        array = array.cast(pa.int64())
-    return [_plain(v) for v in array.to_pylist()]
+        return pa.string()
+    if pt.is_duration(kind):
+        return pa.int64()
+    inside = [kind.field(i) for i in range(kind.num_fields)] if pt.is_nested(kind) else []
+    if pt.is_dictionary(kind):
+        changed = _without_times(kind.value_type)
+        return kind if changed == kind.value_type else changed
+    if all(_without_times(field.type) == field.type for field in inside):
+        return kind
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in inside])
+    if pt.is_map(kind):
+        return pa.map_(_without_times(kind.key_type), _without_times(kind.item_type))
+    if _is_list(kind):
+        item = _without_times(kind.value_type)
+        if pt.is_fixed_size_list(kind):
+            return pa.list_(item, kind.list_size)
+        return (pa.list_ if pt.is_list(kind) else pa.large_list)(item)
+    return kind
 
 
 def _plain(value: Any) -> Any:
@@ -274,7 +289,7 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 def _csv_column(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
-    texts = [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in _values(array)]
+    texts = [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in _cells(array)]
     return pa.array(texts, pa.string())
 
 
