@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.corpus import corpus_file, fixture_files
+from support.footers import edited_footer
 from support.samples import FIXTURES, ROW_GROUPS, write_keys
 
 import parquet_bloom
@@ -64,6 +67,21 @@ def test_unknown_kinds_are_notes_not_problems() -> None:
         infos = parquet_bloom.inspect(path).files[0].filters
         assert all(note in info.notes[0] and not info.problems for info in infos)
         assert {f.status for f in parquet_bloom.verify(path).files[0].filters} == {"unknown"}
+
+
+def test_a_footer_that_counts_other_rows_than_its_row_groups_is_noted(tmp_path: Path) -> None:
+    wrong, right = (write_keys(tmp_path / name) for name in ("wrong.parquet", "right.parquet"))
+    rows = parquet_bloom.count(right)
+    with edited_footer(wrong) as metadata:
+        metadata.num_rows = 7
+    note = f"{wrong}: its footer counts 7 rows, and its row groups {rows:,}; the row groups count"
+    assert parquet_bloom.inspect([right, wrong]).notes == [note]
+    assert parquet_bloom.inspect(right).notes == []
+    assert parquet_bloom.count(wrong) == parquet_bloom.read_table(wrong).num_rows == rows
+    done = subprocess.run(
+        [sys.executable, "-m", "parquet_bloom", "inspect", wrong], capture_output=True, text=True, check=True
+    )
+    assert f"note: {note}" in done.stdout + done.stderr
 
 
 def test_a_filter_among_its_pages_is_a_problem() -> None:

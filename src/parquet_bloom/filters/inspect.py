@@ -150,7 +150,8 @@ class FileInfo(Result):
 class InspectReport(Result):
     """A report a file, and the files among several that could not be read.
 
-    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one; that a file's footer has
+           another number of rows than its row groups
     """
 
     files: list[FileInfo]
@@ -193,14 +194,19 @@ def inspect(
         wanted += asserted
     found = source_of(source, filesystem, options).resolve(stored_only=True)
     meter = Meter(progress, found.files, unit="row groups")
+    miscounted: dict[str, str] = {}  # path -> note
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> FileInfo:
         info = _inspect(opened, select_leaves(leaves, wanted, left_out), meter)
         info.lacking = lacking_filters(opened.footer(), leaves, info.filters, asserted, left_out)
+        if (rows := sum(opened.footer().rows)) != info.rows:
+            counts = f"its footer counts {quantity(info.rows, 'rows')}, and its row groups {rows:,}"
+            miscounted[info.path] = f"{info.path}: {counts}; the row groups count"
         return info
 
     results = each_file(found, work, meter)
-    return InspectReport(list(results), results.failed, found.notes)
+    notes = [miscounted[info.path] for info in results if info.path in miscounted]
+    return InspectReport(list(results), results.failed, [*found.notes, *notes])
 
 
 def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
