@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from parquet_bloom.errors import RequestError
 from parquet_bloom.format.arrow_types import fields_of, is_view, with_fields
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
@@ -127,12 +126,15 @@ def partition_type(key: Leaf) -> pa.DictionaryType:
     return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())
 
 
-def with_partitions(schema: pa.Schema, keys: Sequence[Leaf], path: object) -> pa.Schema:
-    """A file's schema, then the columns of its folder's name. Raises RequestError for a name that both have."""
+def with_partitions(schema: pa.Schema, keys: Sequence[Leaf]) -> pa.Schema:
+    """A file's schema with the columns of its folder's name: in the place of the file's of that name, or behind.
+
+    Polars and DuckDB write a key into the files too. A folder's value goes first, as in their readers and in Spark's.
+    """
     for key in keys:
-        if key.path[0] in schema.names:
-            raise RequestError(f"column {key.path[0]} is both in {path} and in its folder's name")
-        schema = schema.append(pa.field(key.path[0], partition_type(key)))
+        field = pa.field(key.path[0], partition_type(key))
+        at = schema.names.index(field.name) if field.name in schema.names else None
+        schema = schema.append(field) if at is None else schema.set(at, field)
     return schema
 
 

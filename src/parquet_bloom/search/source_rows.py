@@ -9,6 +9,8 @@ deleted: 7, 150, 205          the 7th and the 105th row that are read go
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from functools import cached_property, partial
@@ -24,9 +26,12 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import FilterWarning, RequestError
 from parquet_bloom.format.arrow_types import fields_of
-from parquet_bloom.format.schema import INT96, Leaf
+from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT96, Leaf
+from parquet_bloom.predicates.bind import Schema, bind
+from parquet_bloom.predicates.tree import Compare, IsNull
+from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
 from parquet_bloom.search.layouts import (
     file_format,
@@ -38,14 +43,17 @@ from parquet_bloom.search.layouts import (
     select_columns,
     with_partitions,
 )
+from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
-from parquet_bloom.search.unchanged import PYARROW_ERRORS, for_arrow, read_error
+from parquet_bloom.search.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, read_error
 from parquet_bloom.source.columns import schema_of
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.view import FileView, TableNames
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 from parquet_bloom.storage.workers import chain_results
+
+logger = logging.getLogger("parquet_bloom")
 
 _FILES, _REMOTE_FILES, _BATCHES = 2, 16, 2  # that are read side by side, and batches of each that wait
 
@@ -108,14 +116,15 @@ def _fragment(
 _NANOSECONDS_END = (2**63 - 1) // 10**9  # seconds from 1970 on; as far before it
 
 
-def check_times(parts: Sequence[FilePart], names: Collection[str] | None) -> None:
+def check_times(parts: Sequence[FilePart], names: Collection[str] | None, hidden: Collection[str] = ()) -> None:
     """Raise RequestError for the first file with an INT96 that 64 bits of nanoseconds do not hold.
 
-    names  the top-level columns that are read; None: all. Others cost nothing, INT96 is decoded once more, as seconds
+    names   the top-level columns that are read; None: all. Others cost nothing, INT96 is decoded once more, as seconds
+    hidden  columns that folders' keys hide
     """
     for file, groups in parts:
         assert file.outline is not None
-        leaves = [leaf for leaf in file.outline.leaves if leaf.physical == INT96]
+        leaves = [leaf for leaf in file.outline.leaves if leaf.physical == INT96 and leaf.path[0] not in hidden]
         stored = list(dict.fromkeys(leaf.path[0] for leaf in leaves if names is None or leaf.path[0] in names))
         if not stored:
             continue
@@ -155,6 +164,37 @@ def _is_far(times: pa.Array) -> bool:
     return low is not None and (low <= -_NANOSECONDS_END or high >= _NANOSECONDS_END)
 
 
+# --- columns of folders and of files --------------------------------------------------------------
+#
+#    day=7/a.parquet with a column day: 1, 1     its rows have 7, the folder's value; a note says that they differ
+
+
+def differing_key(file: FileResult, keys: Sequence[Leaf]) -> str | None:
+    """A note on the first key that a file has as a column too, whose bounds exclude the folder's value; None: none."""
+    assert file.outline is not None
+    own = {leaf.path: leaf for leaf in file.outline.leaves}
+    texts = dict(file.file.partitions)
+    for key in keys:
+        if (leaf := own.get(key.path)) is None:
+            continue
+        text = texts.get(key.path[0])
+        if text is not None and not is_utf8(text):
+            continue
+        value = int(text) if text is not None and key.physical == INT32 and leaf.physical != BYTE_ARRAY else text
+        part = IsNull(key.path) if value is None else Compare(key.path, "=", value)
+        bound = bind(part, Schema(file.outline.leaves, strict=False))
+        question = Question(bound, Options(use_filters=False), (), literal_outcome(bound, "ieee"))
+        found = decide(_no_filter, file.outline, question)
+        if (~found.open & (file.outline.rows > 0)).any():
+            folder = f"{key.name}={HIVE_NULL if text is None else text}"
+            return f"{file.file}: column {key.name} has other values than its folder, {folder}; rows have the folder's"
+    return None
+
+
+def _no_filter(*_: object) -> Any:
+    raise AssertionError("bounds decide alone")
+
+
 # --- files without a log --------------------------------------------------------------------------
 
 
@@ -173,6 +213,7 @@ class FileRows:
     ) -> None:
         """opened: files that a search has kept open, by id(DataFile)."""
         self._files, self._keys, self._opened = files, keys, opened
+        self._noted = False
         self.filesystem = filesystem or pyarrow.fs.LocalFileSystem()
 
     @cached_property
@@ -187,11 +228,11 @@ class FileRows:
                     schema = pq.read_schema(file)
         except PYARROW_ERRORS as error:
             raise read_error(str(found), error) from error
-        return with_partitions(schema, self._keys, found)
+        return with_partitions(schema, self._keys)
 
     def dataset(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> ds.FileSystemDataset:
         """A pyarrow Dataset of these row groups, of which these columns, or fields of structs, are read (None: all)."""
-        check_times(parts, self._top(names))
+        self._check(parts, self._top(names))
         fragments = [self.fragment(part, self.schema) for part in parts]
         return ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
 
@@ -204,7 +245,7 @@ class FileRows:
         top = self._top(names)
         with closing(Fetcher(self._opened).scans(parts, top)) as scans:
             for some, files in scans:
-                check_times(some, top)
+                self._check(some, top)
                 scanner = partial(self._scanner, some, files, columns=wanted, **options)
                 with errors_of(files), closing(batches_of(scanner, files)) as batches:
                     yield from batches
@@ -224,7 +265,19 @@ class FileRows:
 
     def check_whole(self, parts: Sequence[FilePart]) -> None:
         """As SourceRows has it."""
-        check_times(parts, None)
+        self._check(parts, None)
+
+    def _check(self, parts: Sequence[FilePart], names: Collection[str] | None) -> None:
+        """Raise as check_times, for what is read of the files; warn once of one whose folder says something else."""
+        hidden = {key.path[0] for key in self._keys}
+        check_times(parts, names, hidden)
+        if self._noted or not (hidden if names is None else hidden.intersection(names)):
+            return
+        note = next((note for file, _ in parts if (note := differing_key(file, self._keys)) is not None), None)
+        if note is not None:
+            self._noted = True
+            logger.warning(note)
+            warnings.warn(note, FilterWarning, stacklevel=2)
 
     def same_names(self, file: FileResult) -> bool:
         """True: columns have the files' own names."""
