@@ -52,7 +52,6 @@ def documents() -> dict[str, dict[str, Any]]:
         "engines": EnginesReport,
         "index-build": BuildReport,
         "index-build-keys": KeyIndexReport,
-        "index-inspect": IndexInfo,
         "index-inspect-keys": KeyIndexInfo,
         "index-query": Matches,
         "index-rebuild": KeyIndexReport,
@@ -64,9 +63,10 @@ def documents() -> dict[str, dict[str, Any]]:
     found = {name: _Maker().document(name, kind) for name, kind in kinds.items()}
     for name in ("inspect", "status", "verify"):
         found[name]["properties"]["gates"] = _GATES
-    maker = _Maker()
-    verified = {"indexes": {"type": "array", "items": maker.of(VerifiedIndex)}}
-    found["index-verify"] = maker.wrapped("index-verify", "What `index verify` found.", verified)
+    for name, kind in {"inspect": IndexInfo, "verify": VerifiedIndex}.items():
+        maker = _Maker()
+        several = {"indexes": {"type": "array", "items": maker.of(kind)}}
+        found[f"index-{name}"] = maker.wrapped(f"index-{name}", f"What `index {name}` found.", several)
     found |= {"check": _check(), "locate": _locate(), "error": _error(), **_of_spark()}
     return dict(sorted(found.items()))
 

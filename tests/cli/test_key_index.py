@@ -234,7 +234,7 @@ def test_verify_finds_a_part_that_lies(index: Path) -> None:
     assert error_lines(said.errors) == 1
     said = typed("-q", "index", "verify", "keys", "--data", "events", status=1)
     assert (said, error_lines(said.errors)) == ("", 1)
-    assert "--data names the files of a key index" in refused("index", "verify", "keys")
+    assert "name the data of a key index" in refused("index", "verify", "keys")
 
 
 def test_verify_finds_values_that_the_index_forgot(index: Path) -> None:
@@ -268,9 +268,47 @@ def test_a_folder_that_is_no_index(here: Path, words: list[str]) -> None:
 
 
 def test_options_of_zone_indexes_and_of_key_indexes(index: Path) -> None:
-    for words in (["inspect", "x.lance", "--data", "events"], ["verify", "x.lance", "--all-files"]):
-        assert "is for --kind keys" in refused("index", *words)
-    assert "bloomfilter.lance" in refused("index", "query", "keys", "id = 5")
+    assert "is for --kind keys" in refused("index", "verify", "x.lance", "--all-files")
+    assert "parquet-bloom check DATA PREDICATE --index keys" in refused("index", "query", "keys", "id = 5")
+
+
+def test_both_kinds_take_the_same_words(index: Path) -> None:
+    pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
+    typed("index", "build", "events", "--kind", "lance", "-c", "id", "-c", "code", "-o", "zones")
+    for kind, in_order in (("keys", "4 of 4 files decoded"), ("zones", "2,400 rows in 4 fragments, right")):
+        said = typed("index", "verify", kind, "events")
+        assert in_order in said
+        assert typed("index", "verify", kind, "--data", "events") == said
+        names = [f"events/{i}.parquet" for i in range(FILES)]
+        assert typed("index", "verify", kind, *names) == said
+        assert typed("index", "verify", kind, names[0], "--data", "events") == said
+        assert kind in typed("index", "inspect", kind)
+    assert "covers 4 of 4 files" in typed("index", "inspect", "keys", "events")
+    named = [f"zones/{column}/bloomfilter.lance" for column in ("code", "id")]
+    assert [one["path"] for one in document("index", "inspect", "zones")["indexes"]] == named  # type: ignore[attr-defined]
+    assert typed("index", "verify", "zones/id", "zones/code", "events").count(", right\n") == 2
+    assert typed("index", "inspect", "zones/id") == typed("index", "inspect", named[1])
+    assert "index verify" in refused("index", "inspect", "zones", "events")
+    assert "index verify" in refused("index", "inspect", "zones", "--data", "events")
+    assert "behind it" in refused("index", "verify", "keys")
+    for command in ("update", "rebuild"):
+        assert "zones: a zone index, which is built again: parquet-bloom index build DATA --kind lance" in refused(
+            "index", command, "zones", "events"
+        )
+
+
+def test_a_folder_of_an_index_is_registered(index: Path) -> None:
+    lance = pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
+    lance.write_dataset(table(0), "events.lance")
+    typed("index", "build", "events.lance", "--kind", "lance", "-c", "id", "-c", "code", "-o", "zones")
+    said = refused("index", "register", "zones", "events.lance")
+    assert "zones/code/bloomfilter.lance, zones/id/bloomfilter.lance" in said
+    assert "index over id registered" in typed("index", "register", "zones/id", "events.lance")
+    said = typed("index", "verify", "events.lance")
+    assert said.count(", right\n") == 1
+    assert typed("index", "verify", "zones", "events.lance").count(", right\n") == 2, (
+        "a data set behind an index is data"
+    )
 
 
 # --- check and read -------------------------------------------------------------------------------
@@ -478,7 +516,10 @@ def test_a_long_answer_is_cut_and_says_so(index: Path) -> None:
     [
         (["-c", "id", "--keys", "nowhere.txt"], "nowhere.txt: No such file or directory"),
         (["-c", "id", "--keys", "nowhere.parquet"], "nowhere.parquet: No such file or directory"),
-        (["-c", "id", "--keys", "keys.txt", "--keys-column", "id"], "--keys-column is for keys of a Parquet file"),
+        (
+            ["-c", "id", "--keys", "keys.txt", "--keys-column", "id"],
+            "--keys-column is for keys of a Parquet or CSV file",
+        ),
         (["-c", "id", "--keys", "bytes.txt"], "bytes.txt: is no text in UTF-8"),
         (["-c", "idd", "--keys", "keys.txt"], "no column idd"),
         (["-c", "id"], "--keys"),

@@ -144,7 +144,7 @@ def test_zone_indexes(printed: Any, keys: Path, tmp_path: Path) -> None:
     words = ("--kind", "lance", keys, "-c", "id", "-o", out, "--items", "100", "--json")
     assert printed("index-build", "index", "build", *words)["indexes"]
     (path,) = out.rglob("*.lance")
-    assert printed("index-inspect", "index", "inspect", path, "--json")["zones"]
+    assert printed("index-inspect", "index", "inspect", path, "--json")["indexes"][0]["zones"]
     assert printed("index-query", "index", "query", path, f"id = {ID}", "--root", tmp_path, "--json")["zones"]
     assert printed("index-verify", "index", "verify", path, "--data", keys, "--json")["indexes"][0]["status"] == "right"
 

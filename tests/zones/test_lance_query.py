@@ -492,7 +492,7 @@ def test_the_commands(tmp_path):
     built = command(*build, tmp_path / "1.parquet", "--column", "a", "-c", "b", "--items", "10", "-o", out)
     assert (built.returncode, built.stderr) == (0, "")
     assert "a (int64), 10 zones" in built.stdout
-    document = json.loads(command("index", "inspect", out / "a/bloomfilter.lance", "--json").stdout)
+    [document] = json.loads(command("index", "inspect", out / "a/bloomfilter.lance", "--json").stdout)["indexes"]
     assert document["metadata"]["bloomfilter_item"] == "10"
     assert len(document["zones"]) == 10
     assert document["zones"][3]["zone_start"] == 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
@@ -168,8 +167,31 @@ def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[R
 def _refuse_other(index: str) -> None:
     from parquet_bloom.search.index import is_key_index
 
-    if not is_key_index(index):
-        raise RequestError(f"{index}: no key index (manifest.json is not in it); a zone index is built again")
+    if is_key_index(index):
+        return
+    from parquet_bloom.zones.match import is_zone_index
+
+    if is_zone_index(index):
+        again = "parquet-bloom index build DATA --kind lance --column C --output DIR --overwrite"
+        raise RequestError(f"{index}: a zone index, which is built again: {again}")
+    raise RequestError(f"{index}: no key index (manifest.json is not in it)")
+
+
+def _indexes_and_data(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words that name indexes, of which the first is one, and those that name data."""
+    from parquet_bloom.search.index import is_key_index
+
+    if is_key_index(words[0]):
+        return words[:1], words[1:]
+    from parquet_bloom.zones.match import is_zone_index
+    from parquet_bloom.zones.sources import is_lance
+
+    if is_lance(words[0]):  # a data set with its own indexes
+        return words, ()
+    n = 1
+    while n < len(words) and is_zone_index(words[n]):
+        n += 1
+    return words[:n], words[n:]
 
 
 @command.command("rebuild")
@@ -195,7 +217,7 @@ def rebuild(
 
 
 @command.command("inspect")
-@click.argument("file", type=FILE, metavar="INDEX")
+@click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX... [DATA...]")
 @click.option(
     "--data", multiple=True, type=FILE, metavar="DATA", help="Of keys: say how many of their files it covers."
 )
@@ -203,27 +225,33 @@ def rebuild(
 @raw_files_option
 @table_options
 @json_option
-def inspect(file: str, data: tuple[str, ...], show_all: bool, as_json: bool, **options: Unpack[ReadOptions]) -> int:
+def inspect(
+    index: tuple[str, ...], data: tuple[str, ...], show_all: bool, as_json: bool, **options: Unpack[ReadOptions]
+) -> int:
     """Show what an index holds: a key index its columns and segments, a zone index the first fifty zones, or --all.
 
     \b
-    parquet-bloom index inspect events-index/ --data events/
-    parquet-bloom index inspect events-zones/trace_id/bloomfilter.lance
+    parquet-bloom index inspect events-index/ events/
+    parquet-bloom index inspect events-zones/
     """
     from parquet_bloom.search.index import is_key_index
 
-    if is_key_index(file):
-        return key_index.inspect(file, data, as_json, options)
-    only_for("keys", {"--data": data})
-    if os.path.isdir(file) and not file.endswith(".lance"):
-        raise RequestError(f"{file}: no key index (manifest.json is not in it); of zone indexes name a .lance file")
+    index, more = _indexes_and_data(index)
+    data = more + data
+    if is_key_index(index[0]):
+        return key_index.inspect(index[0], data, as_json, options)
+    from parquet_bloom.zones.match import find_indexes
     from parquet_bloom.zones.verify import inspect_index
 
-    info = inspect_index(file)
+    paths = find_indexes(index)
+    if data:
+        raise click.UsageError(f"{data[0]}: of a zone index no data are inspected; index verify holds it against them")
+    found = [inspect_index(path) for path in paths]
     if as_json:
-        print_json("index-inspect", info)
+        print_json("index-inspect", {"indexes": found})
     elif not quiet():
-        _print_index(info, show_all)
+        for info in found:
+            _print_index(info, show_all)
     return 0
 
 
@@ -297,9 +325,13 @@ def query(
     """
     from parquet_bloom.report.added import enumerated
     from parquet_bloom.report.text import plural
+    from parquet_bloom.search.index import is_key_index
     from parquet_bloom.zones.query import query_index
 
     index, predicate = split(index, required=True, what="INDEX")
+    if is_key_index(index[0]):
+        how = f"parquet-bloom check DATA PREDICATE --index {index[0]}"
+        raise RequestError(f"{index[0]}: a key index, which says which row groups may match: {how}")
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
         print_json("index-query", found)
@@ -318,7 +350,7 @@ def query(
 
 
 @command.command("verify")
-@click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX...")
+@click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX... [DATA...]")
 @click.option(
     "--data", multiple=True, type=FILE, metavar="DATA", help="The data; of a zone index, where it does not name them."
 )
@@ -345,20 +377,22 @@ def verify(
     A zone index is held against every row. Of a key index all entries are read, and some files decoded again.
 
     \b
-    parquet-bloom index verify events-index/ --data events/
+    parquet-bloom index verify events-index/ events/
     parquet-bloom index verify events-zones/
     """
     from parquet_bloom.search.index import is_key_index
 
-    if len(index) == 1 and is_key_index(index[0]):
+    index, more = _indexes_and_data(index)
+    data = more + data
+    if is_key_index(index[0]):
         if not data:
-            raise click.UsageError("--data names the files of a key index, which opens none by names of its own")
+            raise click.UsageError("name the data of a key index behind it: it opens no file by names of its own")
         return key_index.verify(index[0], data, all_files, as_json, options)
     only_for("keys", {"--all-files": all_files, "--raw-files": options.get("raw_files")})
     from parquet_bloom.report.text import plural
     from parquet_bloom.zones.verify import verify_index
 
-    given = data[0] if len(data) == 1 else list(data) or None
+    given = key_index.one_source(data) if data else None
     with Watch("index verify", quiet=as_json) as watch:
         watch.tell("reading every row")
         verdicts = verify_index(index, given, column=column, type=kind, root=root)

@@ -156,7 +156,7 @@ def find_indexes(paths: PathLike | Sequence[PathLike]) -> list[str]:
             found.append(text)
             continue
         below = sorted(
-            os.path.join(folder, name) for folder, _, names in os.walk(text) for name in names if name == form.FILE_NAME
+            os.path.join(folder, form.FILE_NAME) for folder, _, names in os.walk(text) if form.FILE_NAME in names
         )
         if not below:
             raise StorageError(text, f"no {form.FILE_NAME} in it")
@@ -164,6 +164,20 @@ def find_indexes(paths: PathLike | Sequence[PathLike]) -> list[str]:
             raise StorageError(path, NO_LINK)
         found += below
     return list(dict.fromkeys(found))
+
+
+def is_zone_index(path: PathLike) -> bool:
+    """Whether a name is that of a zone index: a .lance file, or the folder that `build_index` wrote, or one column's.
+
+    The folder of the data may hold an index deeper, and a Lance data set does: these are data.
+    """
+    text = os.fspath(path)
+    if not os.path.isdir(text):
+        return text.endswith(".lance") and os.path.isfile(text)
+    with os.scandir(text) as entries:
+        return any(
+            one.name == form.FILE_NAME or os.path.isfile(os.path.join(one.path, form.FILE_NAME)) for one in entries
+        )
 
 
 def cover_of(path: str, column: str | None = None, kind: str | None = None) -> Cover:

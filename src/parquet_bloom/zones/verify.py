@@ -319,7 +319,7 @@ def register_index(
 ) -> VerifiedIndex:
     """Add an index that `build_index` made to the manifest of its data set, after verifying it.
 
-    index    the file; it is copied into the data set
+    index    the file, or its folder; it is copied into the data set
     dataset  a Lance data set on a local disk
     name     of the index in Lance; default `<column>_idx`, as pylance has it
     replace  take the place of an index of that name
@@ -330,7 +330,10 @@ def register_index(
     uri = os.fspath(dataset)
     if not os.path.isdir(os.path.join(uri, "_versions")):
         raise RequestError(f"{uri} is no Lance data set on a local disk")
-    cover = cover_of(os.fspath(index))
+    paths = find_indexes(index)
+    if len(paths) > 1:
+        raise RequestError(f"{index} has {len(paths)} indexes; register each by its name: {', '.join(paths[:4])}")
+    cover = cover_of(paths[0])
     with lance_errors(uri):
         opened = pylance().dataset(uri)
         taken = {str(one.name): one for one in opened.describe_indices()}
