@@ -332,7 +332,7 @@ def chosen_root(where: CallSource, found: ResolvedSource) -> str:
 
 # --- the report of a build: what a key index has, or by its plan would have ------------------------
 
-_PART_BYTES, _PLACE_BYTES = 4112, 100  # of a file's footer, and of a row group in a listing, at most
+_PART_BYTES, _PLACE_BYTES = 4096, 116  # of a file's footer, and of a row group in a listing, at most
 
 
 @dataclass(slots=True, repr=False)
