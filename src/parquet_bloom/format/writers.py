@@ -66,6 +66,7 @@ FAULTS = (
     Fault("Polars", (2,), _is_unsigned, "bounds", "run", "before 0.20.32: compared as signed; pola-rs/polars#16683"),
     Fault("Polars", (2,), lambda leaf: True, "many nulls", "run",
           "1.38.1 to 1.44.2: null_count times the pages; pola-rs/polars#29321"),
+    Fault("Polars", (2,), _is_in_bytes, "few nulls", "run", "0.19.19: texts and categoricals have 0"),
     Fault("Arrow2", None, lambda leaf: True, "few nulls", "run", "categoricals have 0; pola-rs/polars#18867"),
     Fault("Arrow2", None, lambda leaf: bool(leaf.float_bits) or _is_unsigned(leaf) or _is_decimal_in_bytes(leaf),
           "bounds", "read", "the code that Polars took over"),
