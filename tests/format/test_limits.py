@@ -7,15 +7,26 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import naive
+from support.footers import edited_footer
 from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import DamagedFileError, LimitError, RequestError, cli
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, SchemaElement
+from parquet_bloom._thrift.parquet.ttypes import (
+    DataPageHeader,
+    DataPageHeaderV2,
+    Encoding,
+    FileMetaData,
+    KeyValue,
+    PageHeader,
+    PageType,
+    SchemaElement,
+)
 from parquet_bloom.format import compact, footer
 from parquet_bloom.options import Limits, limits
 
@@ -210,6 +221,89 @@ def test_what_is_refused_takes_no_memory(tmp_path: Path) -> None:
         assert text in said
         assert megabytes < 40
         assert seconds < 5
+
+
+MUCH = 1900 << 20  # bytes that a page header claims
+CLAIMS = {
+    "compressed bytes": (DamagedFileError, "ends at byte"),
+    "decompressed bytes": (LimitError, "a page of it takes 1992294400 bytes"),
+    "a number of ten bytes": (DamagedFileError, "does not decode"),
+    "no size": (DamagedFileError, "has no size"),
+    "behind a page of two kinds": (DamagedFileError, "ends at byte"),
+    "an index page": (DamagedFileError, "ends at byte"),
+    "a data page without its header": (LimitError, "a page of it takes"),
+    "behind an old chunk's end": (DamagedFileError, "ends at byte"),
+    "inside the magic": (None, "done"),
+    "inside the magic, in a large footer": (None, "done"),  # which is decoded by other code
+}
+
+
+def page(n: int, compressed: int | None = None, grown: int | None = None, kind: int = PageType.DATA_PAGE) -> bytes:
+    """A data page of n numbers, in zstd; its header claims the sizes."""
+    plain = np.arange(n).tobytes()
+    packed = pa.compress(plain, "zstd", asbytes=True)
+    header = PageHeader(
+        kind,
+        len(plain) if grown is None else grown,
+        len(packed) if compressed is None else compressed,
+        data_page_header=DataPageHeader(n, Encoding.PLAIN, Encoding.RLE, Encoding.RLE),
+    )
+    if kind == PageType.DATA_PAGE_V2:
+        header.data_page_header.num_values = 1 << 30
+        header.data_page_header_v2 = DataPageHeaderV2(n, 0, n, Encoding.PLAIN, 0, 0, is_compressed=True)
+    return compact.encode(header) + packed
+
+
+def pages_that_claim(what: str) -> bytes:
+    """The pages of a chunk of 2000 numbers, or of one that is no better than its headers."""
+    if what == "compressed bytes":
+        return page(2000, compressed=MUCH)
+    if what == "decompressed bytes":
+        return page(100, grown=MUCH)  # a small chunk
+    if what == "a number of ten bytes":  # the lower 32 bits are MUCH
+        usual, claim = (naive.varint(2 * size) for size in (123_456_789, MUCH))
+        longer = claim[:-1] + bytes([claim[-1] | 0x80, *[0x80] * (9 - len(claim)), 0])
+        return page(2000, compressed=123_456_789).replace(usual, longer, 1)
+    if what == "no size":
+        return compact.encode(PageHeader(PageType.DATA_PAGE, 100)) + page(2000)
+    if what == "an index page":
+        return compact.encode(PageHeader(PageType.INDEX_PAGE, 1, MUCH)) + page(2000)
+    if what == "a data page without its header":
+        return compact.encode(PageHeader(PageType.DATA_PAGE, MUCH, 9)) + bytes(9) + page(2000)
+    if what == "behind a page of two kinds":
+        return page(1000, kind=PageType.DATA_PAGE_V2) + page(1000, compressed=MUCH)
+    if what == "behind an old chunk's end":
+        return page(1000) + page(1000, compressed=MUCH)
+    return page(2000)
+
+
+@pytest.mark.parametrize("what", CLAIMS)
+def test_a_page_header_that_claims_much(tmp_path: Path, what: str) -> None:
+    """With 64 MiB allowed: pyarrow allocates what a header claims, before it reads the page."""
+    path = tmp_path / "claims.parquet"
+    notes = {f"note {i}": "x" * 50 for i in range(10_000 if "large" in what else 0)}
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)], metadata=notes or None)
+    pq.write_table(pa.table({"id": range(2000)}, schema), path, compression="zstd", use_dictionary=False)
+    data, pages = path.read_bytes(), pages_that_claim(what)
+    body = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    # Byte 3, "1" of PAR1, begins a field 3 of another type; after it come a type, the sizes and the number of values.
+    inside = b"\5\2\0" + b"\5\4\2" + b"\5\6" + naive.varint(2 * MUCH) + bytes.fromhex("0c0a15a01f15001506150600 00")
+    start = data[:4] + inside + data[4 + len(inside) : body]
+    path.write_bytes(start + pages + data[body:])
+    with edited_footer(path) as metadata:
+        meta = metadata.row_groups[0].columns[0].meta_data
+        meta.data_page_offset, meta.total_compressed_size = body, len(pages)
+        if "inside the magic" in what:
+            meta.dictionary_page_offset = 3
+        if what == "behind an old chunk's end":
+            metadata.created_by, meta.total_compressed_size = "parquet-mr version 1.2.8", len(page(1000))
+    kind, text = CLAIMS[what]
+    said, megabytes, seconds = measured("add", path)
+    assert text in said
+    if kind is not None:
+        assert said.startswith(f"{kind.__name__} {path}: row group 0, column id: "), said
+    assert megabytes < 100
+    assert seconds < 5
 
 
 def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parquet_bloom._thrift.parquet.ttypes import CompressionCodec, PageHeader, PageType
+from parquet_bloom._thrift.parquet.ttypes import PageHeader, PageType
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
 from parquet_bloom.format import compact
@@ -43,21 +43,25 @@ from parquet_bloom.storage.open_file import OpenFile
 #    | dictionary page: header, bytes | page 0: header, bytes | page 1 | ...      16 KB of zstd can be 2 GB
 #
 # A page is decompressed whole, and a batch holds its rows' values: as many bytes as the pages they come from, or, out
-# of a dictionary, up to its longest value for each row. The footer's sizes are claims; a page header's size is what
-# the reader allocates. Of files on other storages only small chunks are looked at, as each header costs a request.
+# of a dictionary, up to its longest value for each row. A page header's two sizes are claims, but pyarrow allocates
+# both of them before it reads a byte of the page. So the headers of all chunks are read, of small ones too, and one
+# that pyarrow may understand and we do not is refused. Of files on other storages only small chunks are looked at, as
+# each header costs a request.
 
 _HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20  # read first, and at most: a header may hold statistics
 _DATA, _DICTIONARY, _DATA_V2 = PageType.DATA_PAGE, PageType.DICTIONARY_PAGE, PageType.DATA_PAGE_V2
 _REMOTE_MOST = 1 << 20  # bytes of a chunk on another storage whose page headers are read
+_SHORT, _SHORT_BY = "parquet-mr", 100  # old ones did not count a dictionary's header as part of its chunk: PARQUET-816
 
 
 @dataclass(slots=True)
 class PageSizes:
     """Sizes in the page headers of a column chunk.
 
-    dictionary  bytes of the dictionary page, decompressed
-    values      of each data page
-    bytes       of each data page, decompressed
+    dictionary  bytes of the dictionary page
+    values      of each data page; 0 for pages of another kind, which pyarrow reads and passes over
+    bytes       of each of these pages
+    Bytes are decompressed ones, or compressed ones where these are more.
     """
 
     dictionary: int = 0
@@ -65,14 +69,21 @@ class PageSizes:
     bytes: list[int] = field(default_factory=list)
 
 
-def page_sizes(source: OpenFile, extent: tuple[int, int], num_values: int) -> PageSizes | None:
-    """Walk over the page headers of a chunk; None where they are not read, or end in something else.
+def page_sizes(
+    source: OpenFile, where: str, extent: tuple[int, int], num_values: int, created_by: str | None
+) -> PageSizes | None:
+    """Walk over the page headers of a chunk; None where they are not read.
 
-    extent  where the pages lie, start and end; num_values of the chunk: readers stop there
+    where       "row group 3, column id", for the error
+    extent      where the pages lie, start and end; num_values of the chunk: readers stop there
+    created_by  of the footer: pyarrow reads on behind the end of old writers' chunks
+    Raises DamagedFileError for a header that does not decode, and for a page that ends behind the file.
     """
     # compressed_page_size counts the bytes behind a header, so header and that lead to the next one. Readers stop at
     # num_values, not at the chunk's end, and so does this.
     at, stop = extent
+    if _SHORT in (created_by or "").lower():
+        stop += _SHORT_BY
     stop = min(stop, source.size)
     if source.is_remote:
         if stop - at > _REMOTE_MOST:
@@ -80,31 +91,42 @@ def page_sizes(source: OpenFile, extent: tuple[int, int], num_values: int) -> Pa
         source.prefetch([(at, stop - at)])  # the pages are read from there, too
     found, seen = PageSizes(), 0
     while at < stop and seen < num_values:
-        header, size = _header(source, at, stop)
-        if header is None or (header.compressed_page_size or 0) < 0 or (header.uncompressed_page_size or 0) < 0:
-            return found  # the decoder says what is wrong
-        data = header.data_page_header or header.data_page_header_v2
+        header, start = _header(source, where, at, stop)
+        size, grown = header.compressed_page_size, header.uncompressed_page_size
+        end = start + size
+        if end > source.size:
+            text = f"{where}: the page at byte {at} ends at byte {end} by its header, the file has {source.size}"
+            raise DamagedFileError(source.path, text)
+        most = max(size, grown)
         if header.type == _DICTIONARY:
-            found.dictionary = max(found.dictionary, header.uncompressed_page_size or 0)
-        elif header.type in (_DATA, _DATA_V2) and data is not None:
-            found.values.append(max(0, data.num_values or 0))
-            found.bytes.append(header.uncompressed_page_size or 0)
+            found.dictionary = max(found.dictionary, most)
+        else:
+            # Both kinds of data page may have a header in one page header, and the type says which one counts.
+            kinds = {_DATA: header.data_page_header, _DATA_V2: header.data_page_header_v2}
+            data = kinds.get(header.type)
+            found.values.append(0 if data is None else max(0, data.num_values or 0))
+            found.bytes.append(most)
             seen += found.values[-1]
-        at += size + (header.compressed_page_size or 0)
+        at = end
     return found
 
 
-def _header(source: OpenFile, at: int, stop: int) -> tuple[PageHeader | None, int]:
+def _header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHeader, int]:
+    """The page header at a byte, and where it ends. Raises DamagedFileError."""
     length = _HEADER_BYTES
     while True:
         try:
-            return compact.decode(PageHeader, source.read_up_to(at, min(length, stop - at)))
-        except FooterError:
-            if length >= min(stop - at, _MOST_HEADER_BYTES):
-                return None, 0
-            length *= 16
-        except DamagedFileError:
-            return None, 0
+            header, size = compact.decode(PageHeader, source.read_up_to(at, min(length, stop - at)))
+        except FooterError as error:
+            if length < min(stop - at, _MOST_HEADER_BYTES):
+                length *= 16
+                continue
+            text = f"{where}: the page header at byte {at} does not decode: {first_line(error)}"
+            raise DamagedFileError(source.path, text) from error
+        sizes = header.compressed_page_size, header.uncompressed_page_size
+        if min(-1 if one is None else one for one in sizes) < 0:
+            raise DamagedFileError(source.path, f"{where}: the page header at byte {at} has no size, or one below 0")
+        return header, at + size
 
 
 def check_page(path: str, where: str, sizes: PageSizes, longest: int, repeated: bool) -> None:
@@ -133,8 +155,10 @@ def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeate
     # Batches of `count` rows are tried, half as many each time. reach[i] is the bytes of the pages before page i, and
     # ends[i] the values up to its end. A batch that begins with page i needs pages i .. last[i] - 1 in memory.
     most = limits().max_memory
+    per_row = max(1, -(-sum(sizes.values) // max(rows, 1))) if repeated else 1
+    if 2 * max(sum(sizes.bytes), wanted * per_row * longest) <= most:  # of small chunks, all pages at once
+        return wanted
     values, pages = np.array(sizes.values, np.int64), np.array(sizes.bytes, np.int64)
-    per_row = max(1, -(-int(values.sum()) // max(rows, 1))) if repeated else 1
     reach = np.concatenate(([0], np.cumsum(pages)))
     ends = np.cumsum(values)
     count = wanted
@@ -152,15 +176,6 @@ def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeate
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 _STREAM_BYTES = 1 << 20  # that pyarrow reads at a time
-# What decompression can make of one byte: zstd's shortest block is four bytes for 128 KiB. Brotli has no such bound.
-_MOST_OF_A_BYTE = {
-    CompressionCodec.UNCOMPRESSED: 1,
-    CompressionCodec.SNAPPY: 64,
-    CompressionCodec.GZIP: 1032,
-    CompressionCodec.LZ4: 255,
-    CompressionCodec.LZ4_RAW: 255,
-    CompressionCodec.ZSTD: 32768,
-}
 _WHOLE = 64  # times max_memory is what all texts of a dictionary's column may take, as they are hashed one by one
 
 
@@ -175,7 +190,7 @@ class ColumnReader:
         self._file: pq.ParquetFile | None = None
         chunks = footer.column_chunks(leaf.index)
         self._rows, self._values = footer.rows, chunks.num_values
-        self._codecs, self._extents = chunks.codecs, chunks.extents
+        self._extents, self._created_by = chunks.extents, footer.created_by
         data = one_column(footer, leaf)
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
         try:
@@ -231,9 +246,8 @@ class ColumnReader:
 
     def _rows_at_once(self, row_group: int) -> int:
         values = int(self._values[row_group] or 0)
-        if self._is_tiny(row_group):
-            return BATCH_ROWS
-        sizes = page_sizes(self._source, self._extents[row_group], values)
+        where = f"row group {row_group}, column {self.leaf.name}"
+        sizes = page_sizes(self._source, where, self._extents[row_group], values, self._created_by)
         if sizes is None:
             return BATCH_ROWS
         rows, longest = int(self._rows[row_group] or 0), self.leaf.width or 1
@@ -242,23 +256,8 @@ class ColumnReader:
             held = values if self.leaf.repeated else min(values, BATCH_ROWS)
             few = 2 * held * sizes.dictionary <= limits().max_memory
             longest = sizes.dictionary if few else self._longest(row_group, values, sizes)
-        where = f"row group {row_group}, column {self.leaf.name}"
         check_page(self.path, where, sizes, longest, self.leaf.repeated)
         return rows_at_once(sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
-
-    def _is_tiny(self, row_group: int) -> bool:
-        """Whether a chunk's bytes are too few for pages over the limit, so that no page header need be read.
-
-        A batch of values of a few bytes each is small. A page is at most what its compression can make of a byte.
-        """
-        start, stop = self._extents[row_group]
-        grown = _MOST_OF_A_BYTE.get(self._codecs[row_group])
-        return (
-            not self.leaf.repeated
-            and 0 < (self.leaf.width or 0) <= 16
-            and grown is not None
-            and 2 * (stop - start) * grown <= limits().max_memory
-        )
 
     def _longest(self, row_group: int, values: int, sizes: PageSizes) -> int:
         """Bytes of the longest text in a chunk's dictionary. Raises LimitError where all its values take too many."""

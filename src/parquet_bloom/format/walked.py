@@ -40,7 +40,7 @@ from parquet_bloom.format.compact_tree import (
     list_header,
     list_of_structs,
 )
-from parquet_bloom.format.footer import ChunkKey, ColumnChunks, Footer, derived
+from parquet_bloom.format.footer import MAGIC, ChunkKey, ColumnChunks, Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
 
@@ -427,6 +427,7 @@ def _parents(footer: Footer) -> list[int]:
 
 def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
     meta = group.columns[index].meta_data
+    dictionary = meta.dictionary_page_offset or 0  # pyarrow would look for a page inside the magic, we do not
     column = ColumnChunk(
         file_offset=0,
         meta_data=ColumnMetaData(
@@ -438,7 +439,7 @@ def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
             total_uncompressed_size=meta.total_uncompressed_size or 0,
             total_compressed_size=meta.total_compressed_size,
             data_page_offset=meta.data_page_offset,
-            dictionary_page_offset=meta.dictionary_page_offset,
+            dictionary_page_offset=dictionary if dictionary >= len(MAGIC) else None,
         ),
     )
     return RowGroup(columns=[column], total_byte_size=0, num_rows=group.num_rows or 0)
@@ -486,7 +487,8 @@ def _row_groups(footer: WalkedFooter, leaf: Leaf, names: list[str]) -> bytes:
     values[_NUM_VALUES, :, 0], values[_COMPRESSED, :, 0] = slots[Slot.NUM_VALUES], slots[Slot.COMPRESSED_SIZE]
     values[_DATA_PAGE, :, 0] = slots[Slot.DATA_PAGE]
     # compact_edit.KEEP is NONE: a field that is not there stays away.
-    values[_DICTIONARY, :, 0] = slots[Slot.DICTIONARY_PAGE]
+    dictionary = slots[Slot.DICTIONARY_PAGE]
+    values[_DICTIONARY, :, 0] = np.where(dictionary < len(MAGIC), NONE, dictionary)
     # First every row group without its numbers. Its bytes depend on its encodings alone, and files have few lists of
     # these, so each kind is encoded once.
     bare_of: dict[bytes, bytes] = {}

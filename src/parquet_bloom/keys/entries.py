@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, LimitError, StorageError, first_line, parameter
 from parquet_bloom.filters.decode import PYARROW_ERRORS, check_page, page_sizes
+from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.outline import Slot, extents
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64
 from parquet_bloom.format.statistics import statistics_of
@@ -260,13 +261,18 @@ def check_pages(source: OpenFile, groups: list[int] | None, columns: list[str] |
     """Raise LimitError where a page takes more than half of max_memory: of a few bytes zstd makes gigabytes."""
     outline = source.outline()
     starts, stops = extents(outline)
+    num_values, created_by = outline.slots[Slot.NUM_VALUES], outline.metadata.created_by
+    dictionary = outline.slots[Slot.DICTIONARY_PAGE]
+    if ((dictionary > 0) & (dictionary < len(MAGIC))).any():  # pyarrow would begin there, our walk does not
+        raise DamagedFileError(source.path, "a dictionary page lies inside its first four bytes")
     for group in range(outline.n_row_groups) if groups is None else groups:
         for leaf in outline.leaves:
             if columns is None or leaf.name in columns:
-                at = group, leaf.index
-                sizes = page_sizes(source, (int(starts[at]), int(stops[at])), int(outline.rows[group]))
+                at, where = (group, leaf.index), f"row group {group}, column {leaf.name}"
+                extent = int(starts[at]), int(stops[at])
+                sizes = page_sizes(source, where, extent, int(num_values[at]), created_by)
                 if sizes is not None:
-                    check_page(source.path, f"row group {group}, column {leaf.name}", sizes, 0, False)
+                    check_page(source.path, where, sizes, 0, False)
 
 
 def _plain_texts(table: pa.Table, path: str) -> pa.Table:
