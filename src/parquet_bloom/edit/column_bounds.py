@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.sample import Sample, distinct, integers_of
 from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of
@@ -81,8 +82,8 @@ def chunks_of(
         for bounds, has, found in ((known.lower, known.has_lower, lower), (known.upper, known.has_upper, upper)):
             found += [v if yes else None for v, yes in zip(bounds[counts].tolist(), has[counts].tolist(), strict=True)]
         places += [(at, group) for group in np.flatnonzero(counts).tolist()]
-        whole = outline.slots[Slot.COMPRESSED_SIZE].clip(0).sum(axis=1)
-        four = np.stack([values, slots[Slot.NUM_VALUES].clip(0), slots[Slot.COMPRESSED_SIZE].clip(0), whole])
+        sizes = slots[Slot.COMPRESSED_SIZE].clip(0)
+        four = np.stack([values, slots[Slot.NUM_VALUES].clip(0), sizes, _row_group_bytes(outline)])
         numbers.append(four[:, counts])
     four = np.concatenate(numbers, axis=1) if numbers else np.zeros((4, 0), np.int64)
     values, num_values, sizes, whole = four
@@ -91,6 +92,13 @@ def chunks_of(
         return opened(*places[chunk]), places[chunk][1]
 
     return Chunks(leaf, row_groups, lower, upper, values, num_values, sizes, whole, reader, remote)
+
+
+@derived
+def _row_group_bytes(outline: Outline) -> NDArray[np.int64]:
+    """Bytes of each row group, int64[row groups]: added up once for all columns."""
+    whole: NDArray[np.int64] = outline.slots[Slot.COMPRESSED_SIZE].clip(0).sum(axis=1)
+    return whole
 
 
 def one_value(chunks: Chunks) -> NDArray[np.bool_]:
