@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from support.ducklake_tables import Lake, fill, sorted_rows
+from support.samples import FIXTURES
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
@@ -455,3 +456,16 @@ def test_a_null_partition_that_the_catalogs_counts_deny_is_no_evidence(
     }.items():
         found = pb.read_table(name, where).to_pylist()
         assert sorted_rows(found) == sorted_rows([row for row in shown if fits(row)]), where
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_a_catalog_of_holes_is_no_larger_than_a_count_of_rows(end: str, tmp_path: Path) -> None:
+    """A file of a TiB takes no block of the disk; its size bounds what is read of it."""
+    fixture = FIXTURES / "ducklake"
+    shutil.copytree(fixture / "data", tmp_path / "data")
+    catalog = tmp_path / "meta.sqlite"
+    shutil.copy(fixture / "meta.sqlite", catalog)
+    with open(f"{catalog}{end}", "ab") as file:
+        file.truncate(1 << 40)
+    with suppress(ParquetBloomError):
+        pb.check(f"ducklake:{catalog}/main.t", "id = 1")

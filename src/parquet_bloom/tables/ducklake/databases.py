@@ -393,11 +393,11 @@ def proof_of_database(path: str, is_sqlite: bool) -> Proof | None:
 
 
 def _bytes(path: str, log: str) -> int:
-    """The size of a database's file, with that of its log."""
+    """The size of a database's file, with that of its log; 1 GiB at most, as fetchmany counts rows by a C int."""
     size = os.path.getsize(path)
     with suppress(OSError):
         size += os.path.getsize(path + log)
-    return size
+    return min(size, 1 << 30)
 
 
 def _descriptor(path: str) -> int | None:
