@@ -111,7 +111,7 @@ def _delta_rows(first: int, n: int = 10) -> pa.Table:
 
 
 @functools.lru_cache(1)
-def _delta_tables(site: Site) -> list[Files]:
+def delta_tables(site: Site) -> list[Files]:
     """Four files, three of them with vectors, one of each kind; by commits, and by checkpoints of each kind."""
     root = site.at / "delta" / "t"
     site.neighbour(site.at / "delta" / "t-neighbour")
@@ -269,22 +269,19 @@ def _delta_names(site: Site, root: Path, rng: random.Random) -> None:
         elif what < 0.8:
             path.symlink_to(rng.choice(("nothing", path.name, ".")))
         else:
-            path.write_text(
-                rng.choice(
-                    (
-                        "",
-                        "\n\n",
-                        "{}",
-                        "[]",
-                        "null",
-                        '"x"',
-                        "[" * 100_000,
-                        '{"version": 1e400}',
-                        '{"add":' * 3000,
-                        "\ufeff{}",
-                    )
-                )
+            texts = (
+                "",
+                "\n\n",
+                "{}",
+                "[]",
+                "null",
+                '"x"',
+                "[" * 100_000,
+                '{"version": 1e400}',
+                '{"add":' * 3000,
+                "\ufeff{}",
             )
+            path.write_text(rng.choice(texts))
     except OSError:
         return
 
@@ -295,7 +292,7 @@ _DELTA = [*[_delta_action] * 6, *[_delta_word] * 3, _delta_vector, _delta_names]
 def run_delta(data: bytes, folder: Path) -> None:
     site, rng = site_of(folder), random.Random(int(data))
     root = site.at / "delta" / "t"
-    lay(root, rng.choice(_delta_tables(site)))
+    lay(root, rng.choice(delta_tables(site)))
     link(site, root)
     for _ in range(mostly_one(rng)):
         with suppress(*_CHANGED_BEFORE):
@@ -400,10 +397,10 @@ def _wrong_record(records: list[Any], words: Words, rng: random.Random) -> None:
         )
 
 
-def run_iceberg(data: bytes, folder: Path) -> None:
+def lay_iceberg(site: Site) -> tuple[dict[str, str], Path]:
+    """Make the sound table: (properties of its catalog, its folder)."""
     from pyiceberg.manifest import clear_manifest_cache
 
-    site, rng = site_of(folder), random.Random(int(data))
     properties, files = _iceberg(site)
     root = site.at / "iceberg"
     table = _iceberg_folder(root)
@@ -412,9 +409,15 @@ def run_iceberg(data: bytes, folder: Path) -> None:
     lay(table, {name.removeprefix(head): data for name, data in files.items() if name.startswith(head)})
     link(site, table)
     clear_manifest_cache()
+    return properties, table
+
+
+def run_iceberg(data: bytes, folder: Path) -> None:
+    site, rng = site_of(folder), random.Random(int(data))
+    properties, table = lay_iceberg(site)
     for _ in range(mostly_one(rng)):
         with suppress(*_CHANGED_BEFORE):
-            rng.choice((_iceberg_metadata, _iceberg_avro))(site, root, rng)
+            rng.choice((_iceberg_metadata, _iceberg_avro))(site, site.at / "iceberg", rng)
     with site.watched(table.parent, {"t"}):
         refused = called("iceberg:cat/ns.t", rng, ("id", "name"), catalog_properties=properties)
     if refused is not None:
@@ -434,7 +437,7 @@ def _lake(site: Site, sqlite: bool) -> tuple[Files, list[tuple[str, str]]]:
     fill(lake)
     lake.release()
     site.neighbour(root / "others")
-    with closing(_connected(lake.catalog)) as connection:
+    with closing(connected(lake.catalog)) as connection:
         if sqlite:
             tables = [
                 row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
@@ -447,7 +450,7 @@ def _lake(site: Site, sqlite: bool) -> tuple[Files, list[tuple[str, str]]]:
     return {name: data for name, data in files_below(root).items() if not name.startswith("others/")}, columns
 
 
-def _connected(catalog: Path) -> Any:
+def connected(catalog: Path) -> Any:
     if catalog.suffix == ".sqlite":
         connection = sqlite3.connect(catalog, isolation_level=None)
         connection.execute("PRAGMA ignore_check_constraints = ON")
@@ -553,7 +556,7 @@ def _change(catalog: Path, site: Site, columns: list[tuple[str, str]], rng: rand
         catalog.write_bytes(flipped(catalog.read_bytes(), rng))
         return
     try:
-        connection = _connected(catalog)
+        connection = connected(catalog)
     except wrong:
         return  # was flipped before
     with closing(connection):
@@ -569,19 +572,25 @@ def _change(catalog: Path, site: Site, columns: list[tuple[str, str]], rng: rand
                             connection.execute(statement, values)
 
 
-def _run_lake(sqlite: bool, data: bytes, folder: Path) -> None:
-    site, rng = site_of(folder), random.Random(int(data))
+def lay_lake(site: Site, sqlite: bool) -> tuple[Path, list[tuple[str, str]]]:
+    """Make the sound lake: its catalog, and (table, column) of all."""
     files, columns = _lake(site, sqlite)
     root = site.at / ("lake-sqlite" if sqlite else "lake-duckdb")
     catalog = root / ("meta.sqlite" if sqlite else "meta.ducklake")
-    for name in {one.name for one in root.iterdir()} - {"data", "others", catalog.name}:
-        with suppress(OSError):
-            (root / name).unlink()
+    for path in root.iterdir():
+        if path.name not in ("data", "others"):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     catalog.write_bytes(files[catalog.name])
     lay(root / "data", {name.removeprefix("data/"): one for name, one in files.items() if name.startswith("data/")})
     link(site, root / "data")
+    return catalog, columns
+
+
+def _run_lake(sqlite: bool, data: bytes, folder: Path) -> None:
+    site, rng = site_of(folder), random.Random(int(data))
+    catalog, columns = lay_lake(site, sqlite)
     _change(catalog, site, columns, rng)
-    with site.watched(root, {"data", catalog.name}):
+    with site.watched(catalog.parent, {"data", catalog.name}):
         refused = called(f"ducklake:{catalog}/main.t", rng, ("id", "k"))
     if refused is not None:
         raise refused

@@ -1,6 +1,6 @@
 """Runs cases in a worker, starts a new one after each crash, and keeps the inputs of what was found.
 
-    python tests/fuzz/laboratory.py --decoders 1000000 --calls 100000 --logs 50000 --out found/      the long form
+    python tests/fuzz/laboratory.py --decoders 1000000 --calls 100000 --logs 50000 --folders 20000 --out found/
     python tests/fuzz/laboratory.py --target footer --first 1234 --count 1              one case again
 
 A finding is any exception that is not ours, an end of the process, a case of too many seconds or too much memory.
@@ -30,6 +30,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 WEIGHTS = {"footer": 4, "outline": 3, "edit": 2, "filter": 4, "text": 2, "index": 1, "file": 12}
 WEIGHTS |= {"delta": 20, "iceberg": 4, "ducklake_sqlite": 3}  # a case of DuckDB takes as long as 25 of Delta
+WEIGHTS |= {"key_index": 8, "zone_index": 4, "data_folder": 4, "delta_folder": 8}
 
 
 @dataclass
@@ -176,18 +177,20 @@ def rounds(targets: Sequence[str], executions: int, chunk: int, first: int) -> I
 
 
 def main() -> int:
-    from targets import CALLS, DECODERS, LOGS
+    from targets import CALLS, DECODERS, FOLDERS, LOGS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--decoders", type=int, default=0, help="executions of decoders and predicates")
     parser.add_argument("--calls", type=int, default=0, help="whole calls")
     parser.add_argument("--logs", type=int, default=0, help="tables whose logs lie")
+    parser.add_argument("--folders", type=int, default=0, help="folders with links, FIFOs, devices and sparse files")
     parser.add_argument("--first", type=int, default=0, help="number of the first case of each target")
     parser.add_argument("--target", help="this one only, with --count")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10**6, help="stop after so many")
     parser.add_argument("--out", type=Path, default=Path("fuzz-found"))
     options = parser.parse_args()
+    print(f"cases from number {options.first} on", flush=True)
     begun = time.monotonic()
     base = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=base) as folder, Lab(Path(folder)) as lab:
@@ -196,6 +199,7 @@ def main() -> int:
             (DECODERS, options.decoders, 100),
             (CALLS, options.calls, 20),
             (LOGS, options.logs, 20),
+            (FOLDERS, options.folders, 20),
         ):
             plan += list(rounds(list(targets), n, chunk, options.first))
         known = 0

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hostile_folders
 import hostile_logs
 import numpy as np
 import predicates_wrong
@@ -556,5 +557,13 @@ LOGS = {
     "ducklake_sqlite": Target(_make_number, hostile_logs.run_ducklake_sqlite, whole=True),
     "ducklake_duckdb": Target(_make_number, hostile_logs.run_ducklake_duckdb, whole=True),
 }
-TARGETS = {**DECODERS, **CALLS, **LOGS}
+FOLDERS = {
+    "key_index": Target(_make_number, hostile_folders.run_key_index, whole=True),
+    "zone_index": Target(_make_number, hostile_folders.run_zone_index, whole=True),
+    "data_folder": Target(_make_number, hostile_folders.run_data, whole=True),
+    "delta_folder": Target(_make_number, hostile_folders.run_delta, whole=True),
+    "iceberg_folder": Target(_make_number, hostile_folders.run_iceberg, whole=True),
+    "ducklake_folder": Target(_make_number, hostile_folders.run_ducklake, whole=True),
+}
+TARGETS = {**DECODERS, **CALLS, **LOGS, **FOLDERS}
 OWN_ERRORS = (ParquetBloomError, FilterFormatError, FooterError)

@@ -147,6 +147,48 @@ def test_what_a_log_brings_about_is_found(name: str, tmp_path: Path) -> None:
         assert {kind for _, kind, _ in lab.findings} == kinds
 
 
+# --- folders that lie -----------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(600)
+def test_a_short_run_of_hostile_folders_finds_nothing(tmp_path: Path) -> None:
+    """Fixed cases of indexes and data folders: links, FIFOs, devices, sockets, sparse files, files of others."""
+    targets = ("key_index", "zone_index", "data_folder")
+    with Lab(tmp_path / "work") as lab:
+        for target in targets:
+            lab.run(target, 0, 60)
+        lab.save(tmp_path / "found")
+    assert not list(lab.told()), "python tests/fuzz/laboratory.py --target T --first CASE runs one again"
+    for target in targets:
+        assert 0.1 < lab.refused[target] / lab.executions[target] < 0.95, target
+
+
+FOLDERS_THAT_WORK = {
+    "a file outside is changed": ("(outside / 'letter').write_text('other')", "Touched"),
+    "a file outside is opened": ("(outside / '0' / '0123456789abcdef-00000.parquet').read_bytes()", "Touched"),
+    "a folder outside is emptied": ("shutil.rmtree(outside / 'id')", "Touched"),
+    "a FIFO is read": ("os.mkfifo(outside.parent / 'f')\n    open(outside.parent / 'f')", "Late"),
+    "a name is looked up": ("socket.getaddrinfo('localhost', 80)", "Asked"),
+    "files of others are removed": ("shutil.rmtree(outside.parent / 'indexes' / 'key')", "Removed"),
+    "a row is lost": ("hostile_folders._one(0)", "Lost"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS_THAT_WORK)
+def test_what_a_folder_brings_about_is_found(name: str, tmp_path: Path) -> None:
+    code, kind = FOLDERS_THAT_WORK[name]
+    module = tmp_path / "planted.py"
+    module.write_text(
+        "import os, shutil, socket\nfrom pathlib import Path\nimport hostile_folders\n"
+        "from targets import OWN_ERRORS, TARGETS\n"
+        f"outside = Path({str(tmp_path / 'work' / 'hostile' / 'outside')!r})\n"
+        f"def planted(*_):\n    {code}\nhostile_folders._some = planted\n"
+    )
+    with Lab(tmp_path / "work", module=module) as lab:
+        lab.run("key_index", 0, 6 if kind == "Removed" else 1)
+        assert {found for _, found, _ in lab.findings} == {kind}
+
+
 # --- kernels ----------------------------------------------------------------------------------------
 
 
