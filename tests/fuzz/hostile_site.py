@@ -222,7 +222,7 @@ class Site:
         for watched in self._watched:
             for path in watched.rglob("*"):
                 status = path.lstat()
-                content = path.read_bytes() if path.is_file() else b""
+                content = path.read_bytes() if path.is_file() and status.st_size < 1 << 30 else b""  # holes of a TiB
                 found[str(path)] = status.st_size, status.st_mtime_ns, status.st_mode, content
         found |= {str(path): None for path in folder.iterdir() if path.name not in own}
         return found | {str(path): None for path in self.at.iterdir() if path.name != "code"}
