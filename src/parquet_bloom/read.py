@@ -281,10 +281,10 @@ def scan_polars(
         return scan_of(source, tree, filesystem, index=index, **options)
 
     first = scan(None)
-    for field in first.schema:
+    for field in first.first_schema:
         if "decimal256(" in str(field.type):  # Polars panics, and names no column
             raise RequestError(f"column {field.name} has a DECIMAL of 256 bits, which Polars cannot read")
-    none = pa.Table.from_batches([], first.schema)  # schema.empty_table() makes no lists of uuids
+    none = pa.Table.from_batches([], first.first_schema)  # schema.empty_table() makes no lists of uuids
     schema = _as_polars(none, first.keys).schema
 
     def batches(
@@ -320,7 +320,8 @@ def _chosen(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the row groups that can match."""
     try:
-        return scan(tree).unfiltered(columns, batch_rows)
+        chosen = scan(tree)
+        return map(chosen.narrowed, chosen.unfiltered(columns, batch_rows))
     except RequestError as error:  # it cannot be bound to the files; Polars knows what it means all the same
         if tree is None:
             raise

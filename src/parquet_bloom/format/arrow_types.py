@@ -110,6 +110,70 @@ def _as_lists(array: pa.Array) -> pa.Array:
     return pa.LargeListArray.from_arrays(starts, array.flatten(), mask=array.is_null())
 
 
+# --- one type for two -----------------------------------------------------------------------------
+#
+#    int32, int64          int64                  timestamp[ms], timestamp[us]   timestamp[us]
+#    uint32, int32         int64                  decimal(5, 2), decimal(7, 4)   decimal(7, 4)
+#    float, double         double                 uint64, int64                  none
+
+_UNITS = ("s", "ms", "us", "ns")
+_WHOLE = {16: 11, 32: 24, 64: 53}  # bits of a float -> of a whole number, that it holds exactly
+
+
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that holds the values of both exactly, at any depth; `one` where there is no such type."""
+    if one == other or _T.is_null(other):
+        return one
+    if _T.is_null(one):
+        return other
+    if are_alike(one, other):
+        own, others = fields_of(one), fields_of(other)
+        if _T.is_struct(one) and [field.name for field in own] != [field.name for field in others]:
+            return one
+        inner = [field.with_type(wider(field.type, also.type)) for field, also in zip(own, others, strict=True)]
+        return one if inner == own else with_fields(one, inner)
+    if is_number(one) and is_number(other):
+        return _wider_number(one, other) or one
+    if _T.is_decimal(one) and _T.is_decimal(other):
+        scale = max(one.scale, other.scale)
+        precision = scale + max(one.precision - one.scale, other.precision - other.scale)
+        most = max(one.bit_width, other.bit_width, 128)
+        if precision > (38 if most == 128 else 76):
+            return one
+        return pa.decimal128(precision, scale) if most == 128 else pa.decimal256(precision, scale)
+    if (_T.is_date(one) and _T.is_timestamp(other)) or (_T.is_timestamp(one) and _T.is_date(other)):
+        return other if _T.is_date(one) else one  # a day is its midnight
+    for test in (_T.is_timestamp, _T.is_time, _T.is_duration):
+        if test(one) and test(other):
+            unit = max(one.unit, other.unit, key=_UNITS.index)
+            if _T.is_duration(one):
+                return pa.duration(unit)
+            if _T.is_time(one):
+                return pa.time64(unit) if unit in ("us", "ns") else pa.time32(unit)
+            return pa.timestamp(unit, one.tz) if (one.tz is None) == (other.tz is None) else one
+    return one
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values are integers or floats."""
+    return bool(_T.is_integer(kind) or _T.is_floating(kind))
+
+
+def _wider_number(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    signed = max((k.bit_width for k in (one, other) if _T.is_signed_integer(k)), default=0)
+    unsigned = max((k.bit_width for k in (one, other) if _T.is_unsigned_integer(k)), default=0)
+    floats = max((k.bit_width for k in (one, other) if _T.is_floating(k)), default=0)
+    kinds = {pa.float16().bit_width: pa.float16(), 32: pa.float32(), 64: pa.float64()}
+    if floats:
+        digits = max(signed - 1, unsigned)
+        return next((kinds[n] for n, whole in _WHOLE.items() if n >= floats and whole >= digits), None)
+    bits = max(signed, 2 * unsigned) if signed else unsigned
+    if bits > 64:
+        return None
+    name = f"int{bits}" if signed else f"uint{bits}"
+    return getattr(pa, name)()
+
+
 # --- bytes ----------------------------------------------------------------------------------------
 
 

@@ -195,7 +195,7 @@ class Scan:
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
         opened = self._search.opened
-        own = FileRows(found.files, self.keys, self.filesystem, opened)
+        own = FileRows(found.files, self.keys, self.filesystem, lambda: self._opened, opened)
         self._rows: SourceRows = TableRows(found.snapshot, opened) if found.has_log else own
 
     def __repr__(self) -> str:
@@ -327,8 +327,20 @@ class Scan:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the first file, as pyarrow has it, then the partition columns; of a table its own."""
+        """The schema of the first file, as pyarrow has it, then the partition columns; of a table its own.
+
+        A column has a wider type where a file that was opened has that.
+        """
         return self._rows.schema
+
+    @property
+    def first_schema(self) -> pa.Schema:
+        """The same of the first file alone, without a search of the others."""
+        return self._rows.first_schema
+
+    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of this scan with the types of `first_schema`. Raises RequestError that names file and column."""
+        return self._rows.narrowed(batch)
 
     def projected_schema(self, columns: str | Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
@@ -367,7 +379,7 @@ class Scan:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
         rows = self._row_filter()
-        with self._reading():
+        with self._reading(self._with(columns, rows)):
             dataset = self._rows.dataset(self._open(), self._with(columns, rows))
             if rows is None:
                 return dataset.to_table(columns=columns)
@@ -383,7 +395,7 @@ class Scan:
         self._search.reads_rows = True
         schema = self.projected_schema(columns)
         rows = self._row_filter()
-        with self._reading():
+        with self._reading(self._with(columns, rows)):
             meter = self.row_meter()
             for batch in self._batches(self._open(), self._with(columns, rows), batch_rows):
                 meter.add(batch.num_rows)
@@ -400,7 +412,7 @@ class Scan:
         parts = self._open()
 
         def rows() -> Iterator[pa.RecordBatch]:
-            with self._reading():
+            with self._reading(self._with(columns, None)):
                 yield from self._batches(parts, self._with(columns, None), batch_rows)
 
         return rows()
@@ -419,7 +431,7 @@ class Scan:
             return whole
         rows = self._row_filter()
         assert rows is not None
-        with self._reading():
+        with self._reading(self._with([], rows)):
             found = self._batches(some, self._with([], rows), 1 << 16)
             return whole + sum(map(rows.count, _gathered(found)))
 
@@ -489,5 +501,6 @@ class Scan:
         by = [] if rows is None else rows.columns
         return None if columns is None or by is None else list(dict.fromkeys([*columns, *by]))
 
-    def _reading(self) -> ChangeGuard:
-        return ChangeGuard([file for file, _ in self._open()], self._search.opened)
+    def _reading(self, names: Sequence[str] | None) -> ChangeGuard:
+        parts = self._open()
+        return ChangeGuard([f for f, _ in parts], self._search.opened, lambda: self._rows.misfit(parts, names))

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import zip_longest
 from types import MappingProxyType
@@ -26,8 +27,8 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FilterWarning, RequestError
-from parquet_bloom.format.arrow_types import fields_of
+from parquet_bloom.errors import FilterWarning, RequestError, first_line
+from parquet_bloom.format.arrow_types import fields_of, wider
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT96, Leaf
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Compare, IsNull
@@ -64,6 +65,16 @@ class SourceRows(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """Of all rows. Raises FileError and its kinds."""
+
+    @property
+    def first_schema(self) -> pa.Schema:
+        """Of the first file alone, or of the table. Raises as `schema`."""
+
+    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows with the types of `first_schema`. Raises RequestError for a value that has no place there."""
+
+    def misfit(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> RequestError | None:
+        """The error of the first file with a value that has no place in the type of its column; None: there is none."""
 
     def batches(
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
@@ -209,26 +220,106 @@ class FileRows:
         files: Sequence[DataFile],
         keys: tuple[Leaf, ...],
         filesystem: Any,
+        searched: Callable[[], Sequence[FileResult]],
         opened: Mapping[int, OpenFile] = MappingProxyType({}),
     ) -> None:
-        """opened: files that a search has kept open, by id(DataFile)."""
-        self._files, self._keys, self._opened = files, keys, opened
+        """searched: the files of which rows may be read; opened: those that a search has kept open, by id(DataFile)."""
+        self._files, self._keys, self._opened, self._searched = files, keys, opened, searched
         self._noted = False
+        self._wider: dict[str, DataFile] = {}  # columns whose type is wider than the first file's -> the file
         self.filesystem = filesystem or pyarrow.fs.LocalFileSystem()
 
     @cached_property
     def schema(self) -> pa.Schema:
+        """As SourceRows has it: that of the first file, with the wider types of others; then the folders' keys."""
+        schema = self.first_schema
+        for found, names in self._others():
+            for field in self._schema_of(found):
+                if field.name not in names or (at := schema.get_field_index(field.name)) < 0:
+                    continue
+                kind = wider(schema.field(at).type, field.type)
+                if kind != schema.field(at).type:
+                    self._wider[field.name] = found
+                    schema = schema.set(at, schema.field(at).with_type(kind))
+        return schema
+
+    @cached_property
+    def first_schema(self) -> pa.Schema:
         """As SourceRows has it: the first file's as pyarrow has it, then the folders' keys."""
-        found = self._files[0]
+        return with_partitions(self._schema_of(self._files[0]), self._keys)
+
+    def _schema_of(self, found: DataFile) -> pa.Schema:
         try:
             kept = self._opened.get(id(found))
             with OpenFile(found) if kept is None else nullcontext(kept) as source:
                 source.outline()  # what is wrong with the file is said by us, not by pyarrow
                 with source.arrow_file() as file:
-                    schema = pq.read_schema(file)
+                    return pq.read_schema(file)
         except PYARROW_ERRORS as error:
             raise read_error(str(found), error) from error
-        return with_partitions(schema, self._keys)
+
+    def _others(self) -> Iterator[tuple[DataFile, set[str]]]:
+        """A file of each schema that differs from the first's, and the columns of which both have other types."""
+        first, seen = None, set()
+        hidden = {key.path[0] for key in self._keys}
+        for one in self._searched():
+            assert one.outline is not None
+            leaves = one.outline.leaves
+            if id(leaves) in seen:  # files of one schema share the tuple
+                continue
+            seen.add(id(leaves))
+            kinds: dict[str, list[Leaf]] = {}
+            for leaf in leaves:
+                kinds.setdefault(leaf.path[0], []).append(replace(leaf, index=0, path=(), element=0, optional=True))
+            if first is None:
+                first = kinds
+                continue
+            # pyarrow makes nanoseconds of INT96, whatever the writer's unit was: a reason for no other type.
+            far = {leaf.path[0] for leaf in leaves if leaf.physical == INT96}
+            names = {name for name in kinds if name in first and kinds[name] != first[name]} - hidden - far
+            if names:
+                yield one.file, names
+
+    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As SourceRows has it."""
+        for name in [one for one in batch.schema.names if one in self._wider]:
+            at, field = batch.schema.get_field_index(name), self.first_schema.field(name)
+            column = batch.column(at)
+            try:
+                own = column.cast(field.type)
+                back = own.cast(column.type)
+                # A cast of floats rounds without a word. NaN alone is not equal to itself.
+                if not back.equals(column) and repr(back.to_pylist()) != repr(column.to_pylist()):
+                    raise pa.ArrowInvalid("a value would be rounded")
+            except pa.ArrowException as error:
+                raise self._misfit(self._wider[name], field, column.type, error) from error
+            batch = batch.set_column(at, field, own)
+        return batch
+
+    def misfit(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> RequestError | None:
+        """As SourceRows has it."""
+        wanted = self._top(names)
+        for part in parts:
+            one = self.fragment(part, self.schema)
+            with suppress(*PYARROW_ERRORS):  # a file that is damaged
+                own = one.physical_schema
+                for field in self.schema:
+                    at = own.get_field_index(field.name)
+                    if at < 0 or own.field(at).type == field.type or (wanted is not None and field.name not in wanted):
+                        continue
+                    for _ in one.to_batches(columns=[field.name]):  # it has the values of its own type
+                        pass
+                    try:
+                        for _ in one.to_batches(pa.schema([field]), columns=[field.name]):
+                            pass
+                    except pa.ArrowInvalid as error:
+                        return self._misfit(part[0].file, field, own.field(at).type, error)
+        return None
+
+    def _misfit(self, found: DataFile, field: pa.Field, kind: pa.DataType, error: Exception) -> RequestError:
+        reason = f"column {field.name} is {kind}, and {field.type} in {self._files[0]} and the rows"
+        advice = f"read other columns, or the files of each type by themselves, or write {field.name} anew in one type"
+        return RequestError(f"{found}: {reason}: {first_line(error)}; {advice}")
 
     def dataset(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> ds.FileSystemDataset:
         """A pyarrow Dataset of these row groups, of which these columns, or fields of structs, are read (None: all)."""
@@ -302,7 +393,15 @@ class TableRows:
         self._names = TableNames(snapshot)
         self._fetcher = Fetcher(opened)
         self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
-        self.schema = schema_of(snapshot.fields)
+        self.schema = self.first_schema = schema_of(snapshot.fields)
+
+    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As it is: rows have the table's types."""
+        return batch
+
+    def misfit(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> RequestError | None:
+        """None: rows of files are cast to the table's types one by one."""
+        return None
 
     def batches(
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int

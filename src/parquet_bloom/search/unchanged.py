@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import and_
@@ -129,10 +129,16 @@ class ChangeGuard:
     A file of which each answer was of one version is not looked at again: verdict and rows are of the same bytes.
 
     opened  files that a search kept open for the reading that ends here, by id(DataFile): they go
+    misfit  the error of a file that is whole, whose values the type of a column does not hold; None: there is none
     """
 
-    def __init__(self, files: Sequence[FileResult], opened: dict[int, OpenFile] | None = None) -> None:
-        self._files, self._opened = files, opened
+    def __init__(
+        self,
+        files: Sequence[FileResult],
+        opened: dict[int, OpenFile] | None = None,
+        misfit: Callable[[], RequestError | None] = lambda: None,
+    ) -> None:
+        self._files, self._opened, self._misfit = files, opened, misfit
 
     def __enter__(self) -> None:
         return None
@@ -149,6 +155,8 @@ class ChangeGuard:
             if not same:
                 raise FileChangedError(file.file, CHANGED_WHILE_READ) from error
         if isinstance(error, PYARROW_ERRORS):
+            if isinstance(error, pa.ArrowInvalid) and (found := self._misfit()) is not None:
+                raise found from error
             where = str(self._files[0].file) if len(self._files) == 1 else "one of the files"
             raise read_error(where, error) from error
 
