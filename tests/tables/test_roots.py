@@ -547,15 +547,16 @@ def test_a_commit_of_a_delta_log_that_is_a_link_is_not_read(tmp_path, name, kind
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("word", ["rel/loc", "file://rel/loc", "file:rel/loc"])
 @pytest.mark.parametrize("key", ["location", "write.data.path", "write.metadata.path"])
-def test_a_relative_word_of_an_iceberg_table_leads_nowhere(warehouse, tmp_path, monkeypatch, key):
+def test_a_relative_word_of_an_iceberg_table_leads_nowhere(warehouse, tmp_path, monkeypatch, key, word):
     table = iceberg(warehouse)
 
     def change(words):
         if key == "location":
-            words["location"] = "rel/loc"
+            words["location"] = word
         else:
-            words.setdefault("properties", {})[key] = "rel/loc"
+            words.setdefault("properties", {})[key] = word
 
     rewritten(table, change)
     (tmp_path / "here").mkdir()

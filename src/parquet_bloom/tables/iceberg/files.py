@@ -57,7 +57,7 @@ class Files:
         files = cls(io, Roots(name, access))
         files._trust(_folder_of(log.metadata_location), True)
         warehouse = str(log.catalog.properties.get("warehouse") or "")
-        if _is_absolute(warehouse):
+        if "://" in warehouse or warehouse.startswith(("/", "file:")):
             files._trust(warehouse, False)
         for word in (log.metadata.location, *(log.metadata.properties.get(key) for key in _FOLDERS)):
             if word:
@@ -204,7 +204,9 @@ def _bare(root: str) -> str:
 
 
 def _is_absolute(word: str) -> bool:
-    return "://" in word or word.startswith(("/", "file:"))
+    if word.startswith("file:"):
+        word = word.removeprefix("file:").removeprefix("//")
+    return "://" in word or word.startswith("/")
 
 
 def _folder_of(metadata_location: str) -> str:
