@@ -283,7 +283,9 @@ def scan_polars(
     first = scan(None)
     for field in first.first_schema:
         if "decimal256(" in str(field.type):  # Polars panics, and names no column
-            raise RequestError(f"column {field.name} has a DECIMAL of 256 bits, which Polars cannot read")
+            raise RequestError(
+                f"column {field.name} has a DECIMAL of 256 bits, which Polars cannot read; use read_table"
+            )
     none = pa.Table.from_batches([], first.first_schema)  # schema.empty_table() makes no lists of uuids
     schema = _as_polars(none, first.keys).schema
 

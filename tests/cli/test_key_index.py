@@ -292,7 +292,7 @@ def test_both_kinds_take_the_same_words(index: Path) -> None:
     assert "index verify" in refused("index", "inspect", "zones", "--data", "events")
     assert "behind it" in refused("index", "verify", "keys")
     for command in ("update", "rebuild"):
-        assert "zones: a zone index, which is built again: parquet-bloom index build DATA --kind lance" in refused(
+        assert "zones: a zone index, which is built again; use parquet-bloom index build DATA --kind lance" in refused(
             "index", command, "zones", "events"
         )
 

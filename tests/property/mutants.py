@@ -17,7 +17,7 @@ from parquet_bloom.filters import locate as filter_ranges
 from parquet_bloom.format import literals as numbers
 from parquet_bloom.format import literals as times
 from parquet_bloom.format import statistics as bounds
-from parquet_bloom.format import values, writers
+from parquet_bloom.format import values
 from parquet_bloom.format import values as operands
 from parquet_bloom.predicates import arrow, bind, outcomes
 from parquet_bloom.predicates import bind as names
@@ -84,14 +84,14 @@ MUTANTS = [
     _M("pyarrow's isin gives NULL", arrow._is_in,
        "return join(And, [join(Or, ways), Not(IsNull(path))])", "return join(Or, ways)"),
     # --- statistics
-    _M("unsigned: the old max believed", writers.is_signed_number, "and bool(signed)", ""),
-    _M("binary: the old max believed", writers.is_signed_number,
+    _M("unsigned: the old max believed", bounds.is_signed_number, "and bool(signed)", ""),
+    _M("binary: the old max believed", bounds.is_signed_number,
        "in (BOOLEAN, INT32, INT64, FLOAT, DOUBLE)", "is not None"),
-    _M("old writers' new fields believed", writers.is_wrong, "and fault.types(leaf)", "and False"),
+    _M("old writers' new fields believed", bounds.is_wrong, "and fault.types(leaf)", "and False"),
     _M("bounds without an order believed", bounds._trusts_new, "return False\n    order =", "return True\n    order ="),
     _M("an unknown order believed", bounds._trusts_new, "order.TYPE_ORDER is not None", "True"),
-    _M("old pyarrow's dictionaries believed", writers.is_wrong, "version < fault.until", "version < (0,)"),
-    _M("NULLs of structs not counted", writers.is_wrong, "fault.statistic == statistic",
+    _M("old pyarrow's dictionaries believed", bounds.is_wrong, "version < fault.until", "version < (0,)"),
+    _M("NULLs of structs not counted", bounds.is_wrong, "fault.statistic == statistic",
        'fault.statistic == statistic == "bounds"'),
     _M("bounds beside a NaN believed", bounds._statistics, 'if domain == "float":', "if False:"),
     _M("no NaN expected", deciding._values, "must & statistics.nan_free", "must"),

@@ -173,8 +173,8 @@ def _refuse_other(index: str) -> None:
 
     if is_zone_index(index):
         again = "parquet-bloom index build DATA --kind lance --column C --output DIR --overwrite"
-        raise RequestError(f"{index}: a zone index, which is built again: {again}")
-    raise RequestError(f"{index}: no key index (manifest.json is not in it)")
+        raise RequestError(f"{index}: a zone index, which is built again; use {again}")
+    raise RequestError(f"{index}: no key index (manifest.json is not in it); name the folder of one")
 
 
 def _indexes_and_data(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -16,7 +16,7 @@ from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.forms import FORMATS, Format, Rate, Sizing, form_of, requested_form, sizes_from
 from parquet_bloom.format.schema import Leaf, choose_leaves, find_leaf, is_pattern, match_leaves, select_leaves
-from parquet_bloom.format.writers import believed_nulls
+from parquet_bloom.format.statistics import believed_nulls
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import (
     Draft2015,
@@ -290,8 +290,9 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
             key = (group, leaf.index)
             here = key in footer.filter_ranges or key in stored
-            known = believed_nulls(footer.created_by, leaf, values, nulls)
-            reason = _skip_reason(values, known, here, request.replace) or form.chunk_refusal(footer, key)
+            if nulls == values:  # some writers say so of chunks that hold values
+                nulls = believed_nulls(footer.created_by, leaf, values, nulls)
+            reason = _skip_reason(values, nulls, here, request.replace) or form.chunk_refusal(footer, key)
             if reason:
                 reasons[group] = reason
             else:

@@ -27,7 +27,7 @@ from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.format.writers import is_wrong
+from parquet_bloom.format.statistics import is_wrong
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.history import FilterOptions, History, Version

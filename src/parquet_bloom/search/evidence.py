@@ -25,11 +25,11 @@ from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.format.statistics import (
     ColumnStatistics,
     all_null_statistics,
+    is_right,
     one_value_statistics,
     statistics_of,
     unknown_statistics,
 )
-from parquet_bloom.format.writers import is_right
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Opaque, Term, terms_of
 from parquet_bloom.predicates.outcomes import (
     ANY,

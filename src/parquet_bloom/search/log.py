@@ -171,7 +171,7 @@ class _Constants:
 def _may_be_taken_over(leaf: Leaf) -> bool:
     """Whether bounds in a log may be wrong ones of a file that was added as it is, and whose writer the log hides.
 
-    Of FLOAT with a NaN, and of DECIMAL in bytes (format.writers). The file's own footer names its writer.
+    Of FLOAT with a NaN, and of DECIMAL in bytes (format.statistics). The file's own footer names its writer.
     """
     return bool(leaf.float_bits) or (leaf.logical == "DECIMAL" and (leaf.precision or 0) > _LONG_DIGITS)
 

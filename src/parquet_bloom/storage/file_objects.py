@@ -1,4 +1,4 @@
-"""A remote file as pyarrow reads it: blocks ahead of it are on their way while it decodes one.
+"""A remote file as pyarrow reads it: blocks ahead of it are fetched while it decodes one.
 
 pyarrow reads a column chunk from its start to its end in pieces of a megabyte. Here each piece
 comes from a block that was requested some blocks earlier:

@@ -34,7 +34,6 @@ from parquet_bloom.format.outline import Outline, outline_of
 from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.walked import WalkedFooter
 from parquet_bloom.options import PathLike
-from parquet_bloom.storage.file_objects import ReadAhead
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, LocalToken, proves
@@ -171,6 +170,8 @@ class OpenFile:
 
             return pa.BufferReader(arrows_own(self._tail[0][1]))
         if self.fd is None or self.is_cut:
+            from parquet_bloom.storage.file_objects import ReadAhead  # for pyarrow alone
+
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
         return self.native_file()
 
@@ -183,6 +184,8 @@ class OpenFile:
         whole = pa.OSFile(path, "r")
         if not self.is_cut:
             return whole
+        from parquet_bloom.storage.file_objects import ReadAhead
+
         return pa.PythonFile(ReadAhead(lambda at, n: whole.read_at(n, at), self.size, None), mode="r")
 
     def __enter__(self) -> OpenFile:
