@@ -290,7 +290,7 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
             key = (group, leaf.index)
             here = key in footer.filter_ranges or key in stored
-            if nulls == values:  # some writers say so of chunks that hold values
+            if nulls is not None and nulls >= values:  # some writers say so of chunks that hold values
                 nulls = believed_nulls(footer.created_by, leaf, values, nulls)
             reason = _skip_reason(values, nulls, here, request.replace) or form.chunk_refusal(footer, key)
             if reason:
