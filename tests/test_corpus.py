@@ -121,7 +121,7 @@ def test_add_verify_remove(
         return
     except LayoutError:
         assert stem in UNMOVABLE
-        assert placement != "footer", "before the footer nothing moves"
+        assert placement != "footer" or stem in UNDECODABLE, "before the footer nothing moves; damage is refused"
         return
     new = {(f.row_group, f.column) for f in report.filters}
     verdicts = {(f.row_group, f.column): f for f in parquet_bloom.verify(out).files[0].filters}

@@ -23,7 +23,7 @@ from support.repeats import more_then_slow
 
 import parquet_bloom
 from keys.key_indexes import manifest_of, rows_of, same_rows
-from parquet_bloom.errors import DamagedFileError, FilterWarning, RequestError
+from parquet_bloom.errors import FilterWarning, RequestError
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.update import update_index
 from parquet_bloom.predicates.tree import Compare, Contains, IsIn
@@ -117,11 +117,11 @@ def hold(source: Any, tree: Any, index: Path) -> None:
     """Hold verdicts, rows and counts with an index against those without, or errors against errors."""
     try:
         wanted = parquet_bloom.read_table(source, tree, columns=["row"])
-    except RequestError:
+    except RequestError as error:
+        if " and the rows: " in str(error):  # a value has no place in the column's type; what is not read has none
+            return
         with pytest.raises(RequestError):
             parquet_bloom.read_table(source, tree, columns=["row"], index=index)
-        return
-    except DamagedFileError:  # pyarrow cannot cast a value of some file to the type of the first one
         return
     found = parquet_bloom.read_table(source, tree, columns=["row"], index=index)
     assert rows_of(found) == rows_of(wanted), tree
