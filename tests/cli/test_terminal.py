@@ -252,7 +252,7 @@ COLOURED = {
     ("inspect", "lake"): "\x1b[32m",
     ("verify", "lake", "--sample", "1"): "\x1b[32m",
     ("add", "lake", "--in-place", "--dry-run", "-c", "id", "--replace"): "\x1b[32m",
-    ("remove", "lake", "--in-place", "--dry-run"): "\x1b[32m",
+    ("remove", "lake", "--all-writers", "--in-place", "--dry-run"): "\x1b[32m",
     ("advise", "lake"): "\x1b[32m",
     ("engines", "--engine", "duckdb"): "\x1b[31m",
     ("inspect", "nowhere.parquet"): "\x1b[31m",

@@ -161,7 +161,10 @@ def test_another_kind_is_named_once_with_both_files(files: dict[str, Path], colu
 
 
 def test_a_row_of_another_kind_is_found(files: dict[str, Path], tmp_path: Path) -> None:
-    """What a cast makes equal to the literal is found, though the file itself holds no such value."""
+    """What a cast makes equal to the literal is found, though the file itself holds no such value.
+
+    A FLOAT beside a DOUBLE is a DOUBLE: 0.1 is none of these floats then, and each is found by its own value.
+    """
     pq.write_table(pa.table({"x": pa.array([0.1, 7.0], pa.float32())}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"x": pa.array([0.10000000149, 7.0])}), tmp_path / "2.parquet")
     pq.write_table(pa.table({"x": pa.array([dt.date(2026, 1, 1)])}), tmp_path / "a.parquet")
@@ -169,11 +172,16 @@ def test_a_row_of_another_kind_is_found(files: dict[str, Path], tmp_path: Path) 
     for name in ("1", "2", "a", "b"):
         parquet_bloom.add_filters(tmp_path / f"{name}.parquet", in_place=True, columns=["x"], sync=False)
     floats = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
-    assert parquet_bloom.count(floats, "x = 0.1") == 2
+    assert parquet_bloom.count(floats, "x = 0.1") == 0
+    assert parquet_bloom.count(floats, "x = 0.10000000149011612") == 1
+    assert parquet_bloom.count(floats, "x = 0.10000000149") == 1
+    assert parquet_bloom.count(floats, "x > 0.1") == 4
     assert len(parquet_bloom.prune(floats, column="x", values=[0.1])) == 2
     days = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    assert parquet_bloom.count(days, "x = DATE '2026-01-31'") == 1
-    assert [path for path, _ in parquet_bloom.prune(days, "x = DATE '2026-01-31'")] == [str(days[1])]
+    assert parquet_bloom.count(days, "x = DATE '2026-01-31'") == 0  # noon is not midnight
+    assert parquet_bloom.count(days, f"x = TIMESTAMP '{NOON}'") == 1
+    assert parquet_bloom.count(days, "x = DATE '2026-01-01'") == 1
+    assert str(days[1]) in [path for path, _ in parquet_bloom.prune(days, f"x = TIMESTAMP '{NOON}'")]
 
 
 def test_timestamps_with_and_without_a_zone(tmp_path: Path) -> None:

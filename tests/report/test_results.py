@@ -153,7 +153,7 @@ def test_results_of_zone_indexes(folder: Path, tmp_path: Path) -> None:
         assert len(repr(result)) <= 200
         assert "<table>" in result._repr_html_()
     for words, ours in (
-        (("inspect", paths[0]), shown.to_dict()),
+        (("inspect", paths[0]), {"indexes": [shown.to_dict()]}),
         (("query", paths[0], f"id = {keys_table()['id'][0]}", "--root", str(folder)), found.to_dict()),
         (("verify", paths[0], "--data", str(data)), {"indexes": [one.to_dict() for one in checked]}),
     ):

@@ -73,9 +73,9 @@ def test_what_is_kept_is_made_and_read_by_one_job_each(spark: Any) -> None:
     other.unpersist()
 
 
-@pytest.mark.parametrize(("folders", "jobs"), [(3, 1), (101, 3)])
+@pytest.mark.parametrize(("folders", "jobs"), [(3, 1), (101, 4)])
 def test_the_driver_lists_few_folders_and_jobs_many(spark: Any, tmp_path: Any, folders: int, jobs: int) -> None:
-    """One job adds; of many folders one lists the names before, and one the folders that it found."""
+    """One job adds; of many folders two list names and files before, and one finds a file that has the columns."""
     for i in range(folders):
         (tmp_path / "d" / str(i)).mkdir(parents=True)
         pq.write_table(pa.table({"id": range(9)}), tmp_path / "d" / str(i) / "a.parquet", use_dictionary=False)

@@ -49,7 +49,7 @@ def command(
     show_all: bool,
     **options: Unpack[RemoveOptions],
 ) -> int:
-    """Take out the Bloom filters that `add` added, or all of some columns.
+    """Take out the filters that `add` added, or those of some columns.
 
     \b
     parquet-bloom remove events-bloom.parquet --output plain.parquet
