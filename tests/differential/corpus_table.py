@@ -116,7 +116,7 @@ _HEAD = """# The corpus, command by command
 
 Files that other programs wrote, sound, odd, damaged and encrypted, through every command. `inspect`, `verify`, `check`
 (whether the first flat column is NULL), `read` (five rows), `add` (every column), `remove` (of what `add` made: `ok`
-means the old file, byte for byte; `ok-other-bytes` where the source had filters before, which go too),
+means the old file, byte for byte; `ok-other-bytes` where it is another one),
 `index build --kind lance` (that column). `ok` and `no` are exit status 0 and 1, `refused` is 2, with one line that says
 why. A command over 60 s or a process over 2 GB would be named here. The folders `bad`, `bloom`, `encrypted` and `nasty`
 hold files of other projects ([which](../../fixtures/others.tsv),
