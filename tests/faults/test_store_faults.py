@@ -97,11 +97,11 @@ class Store:
         self._behind.client.delete_object(Bucket=BUCKET, Key=TARGET.partition("/")[2])
         self._behind.put(SOURCE, self.bytes[case.source])
 
-    def run(self, name: str, nth: int, how: str, on: bool, outcomes: Counter[str]) -> list[str]:
-        """One fault; what is wrong with its outcome."""
+    def run(self, name: str, nth: int, how: str, on: bool, outcomes: Counter[str], at: str = "") -> list[str]:
+        """One fault, at the nth request that `at` matches; what is wrong with its outcome."""
         case, wrong = CASES[name], []
         self.prepare(case)
-        self.wrong.ask(nth, how, on)
+        self.wrong.ask(nth, how, on, at)
         begun, said = time.monotonic(), ""
         try:
             case.work(self.filesystem)
@@ -131,7 +131,8 @@ class Store:
             wrong.append(f"leaves an upload behind and does not tell: {said}")
         if seconds > BOUND_S:
             wrong.append(f"took {seconds:.0f} s")
-        asked = self.wrong.asked[nth] if nth < len(self.wrong.asked) else "none"
+        lines = [line for line in self.wrong.asked if re.match(at, line)]
+        asked = lines[nth] if nth < len(lines) else "none"
         return [f"{how} at {nth} ({asked}){' and all after' if on else ''}: {each}" for each in wrong]
 
 
@@ -193,13 +194,8 @@ def test_answers_to_a_put_that_get_lost(store: Store, how: str, on: bool, outcom
 
 
 def lost(store: Store, name: str, at: str, how: str, on: bool, outcome: str, says: str) -> None:
-    case = CASES[name]
-    store.prepare(case)
-    store.wrong.ask(-1, "", False)
-    case.work(store.filesystem)
-    nth = next(i for i, line in enumerate(store.wrong.asked) if re.match(at, line))
     outcomes: Counter[str] = Counter()
-    assert store.run(name, nth, how, on, outcomes) == []
+    assert store.run(name, 0, how, on, outcomes, at) == []
     assert dict(outcomes) == {f"met, {'one line' if says else 'done'}, {outcome}": 1}
     assert re.search(says, store.said), store.said
 

@@ -33,25 +33,28 @@ class WrongStore:
 
     nth  the first request that goes wrong; -1: none
     on   whether all after it do, too
+    at   an expression: only requests that match it are counted for `nth`
     """
 
     nth: int = -1
     how: str = ""
     on: bool = False
+    at: str = ""
     asked: list[str] = field(default_factory=list)
     met: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, nth: int, how: str, on: bool) -> None:
+    def ask(self, nth: int, how: str, on: bool, at: str = "") -> None:
         with self.lock:
             self.asked.clear()
-            self.nth, self.how, self.on, self.met = nth, how, on, 0
+            self.nth, self.how, self.on, self.at, self.met = nth, how, on, at, 0
 
     def next(self, line: str) -> str:
         with self.lock:
-            n = len(self.asked)
+            n = sum(1 for one in self.asked if re.match(self.at, one))
             self.asked.append(line)
-            wrong = self.nth >= 0 and (n >= self.nth if self.on else n == self.nth)
+            begins = self.nth == n and re.match(self.at, line) is not None
+            wrong = begins or (self.on and self.met > 0)
             self.met += wrong
             return self.how if wrong else ""
 

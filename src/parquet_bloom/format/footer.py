@@ -193,8 +193,8 @@ class Footer:
 
     @cached_property
     def rows(self) -> list[int]:
-        """The rows of each row group."""
-        return [group.num_rows for group in self.metadata.row_groups]
+        """The rows of each row group; 0 where a footer does not count them."""
+        return [group.num_rows or 0 for group in self.metadata.row_groups]
 
     @cached_property
     def foreign_filter_fields(self) -> set[tuple[int, int]]:

@@ -150,7 +150,7 @@ def plan_pages(source: OpenFile, row_group: int, names: Sequence[str], ranges: R
 
 def _choose(footer: Footer, row_group: int, leaf: Leaf, data: bytes, ranges: RowRanges) -> ColumnPages | None:
     """The pages of one column; None where the offset index does not fit the chunk."""
-    rows = int(footer.metadata.row_groups[row_group].num_rows)
+    rows = footer.rows[row_group]
     meta = footer.meta(row_group, leaf.index)
     try:
         index, _ = compact.decode(OffsetIndex, data)
