@@ -30,10 +30,10 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
     from parquet_bloom.advice.advise import Advice
+    from parquet_bloom.advice.status import StatusReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
     from parquet_bloom.facts.report import EnginesReport
     from parquet_bloom.filters.inspect import InspectReport
-    from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
     from parquet_bloom.keys.plan import KeyIndexReport
     from parquet_bloom.keys.update import UpdateReport

@@ -69,6 +69,7 @@ from parquet_bloom.storage.display import draw_with
 
 if TYPE_CHECKING:
     from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
+    from parquet_bloom.advice.status import ColumnStatus, StatusReport, status
     from parquet_bloom.advice.survey import Gain
     from parquet_bloom.api import Source
     from parquet_bloom.change import add_filters, remove_filters
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.write import FilterWriter, NewFileOptions, WriterOptions, write_table
     from parquet_bloom.facts.report import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
-    from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
     from parquet_bloom.keys.build import build_index
     from parquet_bloom.keys.locate import locate
@@ -101,7 +101,7 @@ _HOMES = {
     "AskOptions": "search.options",
     "ColumnAdvice": "advice.advise",
     "ColumnFilters": "search.check",
-    "ColumnStatus": "filters.status",
+    "ColumnStatus": "advice.status",
     "EngineAnswer": "facts.report",
     "EngineHazard": "facts.report",
     "EngineInfo": "facts.report",
@@ -129,7 +129,7 @@ _HOMES = {
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
     "Source": "api",
-    "StatusReport": "filters.status",
+    "StatusReport": "advice.status",
     "TableCommit": "edit.reports",
     "UpdateReport": "keys.update",
     "Verdicts": "search.check",
@@ -152,7 +152,7 @@ _HOMES = {
     "remove_filters": "change",
     "scan_polars": "read",
     "rebuild_index": "keys.update",
-    "status": "filters.status",
+    "status": "advice.status",
     "update_index": "keys.update",
     "verify": "filters.verify",
     "write_report": "report.page.page",

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from parquet_bloom.advice.advise import Advice
+    from parquet_bloom.advice.status import StatusReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
     from parquet_bloom.filters.inspect import InspectReport
-    from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
     from parquet_bloom.format.forms import Rate
     from parquet_bloom.keys.plan import KeyIndexReport
@@ -254,7 +254,7 @@ class Source(Pinned):
         progress: ProgressCallback | None = None,
     ) -> StatusReport:
         """Report the columns that lack filters, or have lost them: parquet_bloom.status."""
-        from parquet_bloom.filters.status import status
+        from parquet_bloom.advice.status import status
 
         return status(
             self._self,

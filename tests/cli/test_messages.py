@@ -144,7 +144,7 @@ def test_no_message_of_the_library_names_an_option() -> None:
 
     Nor are commands that a result has messages: they are to be pasted into a shell.
     """
-    with_commands = {"filters/status.py", "source/names.py", "advice/advise.py"}
+    with_commands = {"advice/status.py", "source/names.py", "advice/advise.py"}
     pasted = "parquet-bloom index build --kind lance"  # as a hint of a message names it, whole
     allowed = {
         "send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from statistics import fmean
 from typing import Any, Unpack
@@ -17,10 +17,10 @@ from parquet_bloom.advice.survey import (
     Gain,
     Survey,
     Whole,
-    evenly_spread,
     filter_bytes,
     gains,
     least_rate,
+    read_survey,
     row_groups_of_a_key,
     seconds,
     survey_column,
@@ -30,7 +30,6 @@ from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import (
     DamagedFileError,
-    ParquetBloomError,
     RequestError,
     StorageError,
     TextError,
@@ -40,9 +39,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.facts.known import check_engine, danger_of, engines_for, notes_of
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilters
-from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.forms import FORMATS, Sizing
-from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BOOLEAN, Leaf, join_path
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown, several
@@ -52,9 +49,9 @@ from parquet_bloom.source.names import add_command, check_command, paths_of_sour
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of
 from parquet_bloom.storage.display import line, quantity
-from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.remote import in_order, side_by_side
+from parquet_bloom.storage.remote import in_order
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 # --- what is wrong today --------------------------------------------------------------------------
@@ -380,7 +377,7 @@ def advise_on(
     progress: ProgressCallback | None = None,
 ) -> Advice:
     """`advise` over files that were found, with a log of queries that was read; `named` is the source for commands."""
-    data, failed = _read(found)
+    data, failed = read_survey(found)
     with data:
         scale = data.scale
         advice = Advice(
@@ -404,44 +401,6 @@ def advise_on(
         advice.flags = flags_of(data)
         advice.commands = _commands(advice, named)
     return advice
-
-
-def _read(found: ResolvedSource) -> tuple[Survey, list[FailedFile]]:
-    names = found.names
-    files, outlines, failed = [], [], list(found.failed)
-
-    def outline(file: DataFile) -> Outline | ParquetBloomError:
-        try:
-            with open_logged(file) as opened:
-                own = opened.outline()
-            # Columns have the names that a table has for them; what it does not have is nameless.
-            named = names.named_leaves(own.leaves, own.metadata.schema, file)
-            return own if named is own.leaves else replace(own, leaves=named, memory={})
-        except ParquetBloomError as error:
-            return error
-
-    some = evenly_spread(found.files)
-    for file, seen in zip(some, side_by_side(outline, some), strict=True):
-        if isinstance(seen, ParquetBloomError):
-            if found.single:
-                raise seen
-            failed.append(FailedFile(str(file), seen))
-        elif seen.n_row_groups:
-            files.append(file)
-            outlines.append(seen)
-    if not outlines:
-        if failed:
-            raise failed[0].error
-        raise RequestError("no file has a row group; there is nothing to advise on")
-    return Survey(len(found.files), files, outlines, _columns(outlines, found.has_log)), failed
-
-
-def _columns(outlines: Sequence[Outline], is_table: bool) -> tuple[Leaf, ...]:
-    """The columns of the first file; of a table those of any, as files may be older than columns."""
-    if not is_table:
-        return outlines[0].leaves
-    known = {leaf.path: leaf for outline in reversed(outlines) for leaf in outline.leaves if leaf.path}
-    return tuple(known.values())
 
 
 def _column(data: Survey, advice: Advice, log: QueryLog | None, engine: str | None, leaf: Leaf) -> ColumnAdvice:

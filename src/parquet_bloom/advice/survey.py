@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +14,21 @@ from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.column_bounds import chunks_of
 from parquet_bloom.edit.gain import Estimate, estimate
 from parquet_bloom.edit.sample import Interval
+from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.locate import filter_ranges_of
+from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.forms import Sizing
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, statistics_of
 from parquet_bloom.format.values import same_kind
 from parquet_bloom.kernels import split_block
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.workers import processors
 
 _MOST_FOOTERS = 500
@@ -126,6 +130,48 @@ def evenly_spread(files: Sequence[DataFile]) -> list[DataFile]:
     if len(files) <= _MOST_FOOTERS:
         return list(files)
     return [files[at] for at in np.linspace(0, len(files) - 1, _MOST_FOOTERS).round().astype(int).tolist()]
+
+
+def read_survey(found: ResolvedSource) -> tuple[Survey, list[FailedFile]]:
+    """Read the footers of up to 500 files; the files that failed beside them.
+
+    Raises RequestError where no file has a row group; of a single file, or if all fail, FileError and its kinds.
+    """
+    names = found.names
+    files, outlines, failed = [], [], list(found.failed)
+
+    def outline(file: DataFile) -> Outline | ParquetBloomError:
+        try:
+            with open_logged(file) as opened:
+                own = opened.outline()
+            # Columns have the names that a table has for them; what it does not have is nameless.
+            named = names.named_leaves(own.leaves, own.metadata.schema, file)
+            return own if named is own.leaves else replace(own, leaves=named, memory={})
+        except ParquetBloomError as error:
+            return error
+
+    some = evenly_spread(found.files)
+    for file, seen in zip(some, side_by_side(outline, some), strict=True):
+        if isinstance(seen, ParquetBloomError):
+            if found.single:
+                raise seen
+            failed.append(FailedFile(str(file), seen))
+        elif seen.n_row_groups:
+            files.append(file)
+            outlines.append(seen)
+    if not outlines:
+        if failed:
+            raise failed[0].error
+        raise RequestError("no file has a row group; there is nothing to advise on")
+    return Survey(len(found.files), files, outlines, _columns(outlines, found.has_log)), failed
+
+
+def _columns(outlines: Sequence[Outline], is_table: bool) -> tuple[Leaf, ...]:
+    """The columns of the first file; of a table those of any, as files may be older than columns."""
+    if not is_table:
+        return outlines[0].leaves
+    known = {leaf.path: leaf for outline in reversed(outlines) for leaf in outline.leaves if leaf.path}
+    return tuple(known.values())
 
 
 def survey_column(data: Survey, leaf: Leaf) -> ColumnSurvey | None:

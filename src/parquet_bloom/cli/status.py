@@ -58,12 +58,13 @@ def command(
     parquet-bloom status delta:lake/events --assert-complete
 
     Without --column: columns that have a filter in some file, or had one by the table's log. Reads footers, and the
-    beginning of each filter; no data.
+    beginning of each filter. Of a column that lacks some, and that nobody chose, a sample is decoded: where `advise`
+    sees no gain, nothing is missing.
 
     lack: row groups without a filter. lost: those of them whose rows were appended, or written anew, after the
     column had filters in the table; since: the first version with such rows.
     """
-    from parquet_bloom.filters.status import status
+    from parquet_bloom.advice.status import status
     from parquet_bloom.report import gates
     from parquet_bloom.report.filters import print_status
 

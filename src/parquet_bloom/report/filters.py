@@ -307,18 +307,19 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
         counts = (f"{one.row_groups - one.row_groups_lacking:,}", f"{one.row_groups_lacking:,}", *gone, whole)
         rows.append((one.column, *counts, size(one.filter_bytes), share(one.fpp)))
     headings = ("column", "have", "lack", *(["lost", "since"] if lost else []), "whole files", "bytes", "worst fpp")
-    lacking = {number: "red" for number, one in enumerate(report.columns) if one.row_groups_lacking}
+    lacking = {number: "red" for number, one in enumerate(report.columns) if one.incomplete}
     print_table(headings, rows, range(1, len(headings)), names=(0,), styles=lacking)
     for one in report.columns:
         if one.row_groups_lacking:
-            say(f"  {status_text(one)}")
+            say(f"  {status_text(one)}" + (f"; none is worth its bytes: {one.no_gain}" if one.no_gain else ""))
     if report.complete:
-        say("  each row group that holds a value has its filters")
+        but = ", but for columns that gain nothing by them" if any(one.no_gain for one in report.columns) else ""
+        say(f"  each row group that holds a value has its filters{but}")
     for number, command in enumerate(report.mend):
         if number == 0:
             say("  to add what is missing:")
         paste(command)
-    lacking_some = [one for one in report.columns if one.row_groups_lacking]
+    lacking_some = [one for one in report.columns if one.incomplete]
     if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
         whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"
         rate = share(format_named(DEFAULT_FORM).fpp)

@@ -53,7 +53,7 @@ def status_gates(report: Any, columns: Sequence[str], complete: bool) -> list[Ga
     asked += [("assert-complete", {one.column for one in report.columns})] if complete else []
     gates = []
     for name, wanted in asked:
-        lacking = [one for one in report.columns if one.column in wanted and one.row_groups_lacking]
+        lacking = [one for one in report.columns if one.column in wanted and one.incomplete]
         more = f"; {plural(len(lacking) - 1, 'more column')}" if len(lacking) > 1 else ""
         gates.append(Gate(name, not lacking, status_text(lacking[0]) + more if lacking else ""))
     return gates
@@ -132,7 +132,7 @@ def of_status(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
     """Columns that lack filters: an error where a gate names them, else a warning; files that failed."""
     title = "parquet-bloom status"
     for one in report.columns:
-        if one.row_groups_lacking:
+        if one.incomplete:
             level = "error" if not all(gate.holds for gate in gates) else "warning"
             yield annotation(level, status_text(one), title)
     yield from of_failed(report.failed, title)

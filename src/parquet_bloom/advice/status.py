@@ -5,27 +5,33 @@
             -> lost: its rows came after the column had filters; else it lacks them, and that is all one can say
             -> the command that adds what is missing, with the options of the last commit of ours on that column
 
-Footers are read, and of each filter its header and at most its first 16 KiB; no data.
+Footers are read, and of each filter its header and at most its first 16 KiB. A writer that gives every column filters,
+as DuckDB does where it likes the dictionary, is no reason to add more of them: a column that lacks some, and has none
+that somebody chose, is judged as `advise` judges it, by a sample of its values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.advice.survey import read_survey, survey_column
 from parquet_bloom.dataclass import dataclass
+from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
 from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers
 from parquet_bloom.format.filters import HEADER_BYTES
 from parquet_bloom.format.footer import ChunkKey
-from parquet_bloom.format.forms import FORMATS, format_named
+from parquet_bloom.format.forms import FORMATS, Sizing, format_named
 from parquet_bloom.format.outline import NONE, Slot
+from parquet_bloom.format.provenance import read_entries
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import is_wrong
 from parquet_bloom.kernels import split_block
@@ -127,6 +133,8 @@ class ColumnStatus(Result):
                          without filters
     fpp_target           of a table, the rate that the last `add` on the column was to stay within, or "auto"; None
                          where nobody can tell
+    no_gain              why filters on it are not worth their bytes, as `advise` says: what it lacks is not missed.
+                         None where they are, where none lacks, and where somebody chose the column
     """
 
     column: str
@@ -140,6 +148,12 @@ class ColumnStatus(Result):
     filter_bytes: int = 0
     fpp: float | None = None
     fpp_target: float | str | None = None
+    no_gain: str | None = None
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a row group lacks a filter that would be worth its bytes."""
+        return self.row_groups_lacking > 0 and self.no_gain is None
 
 
 @dataclass(slots=True, repr=False)
@@ -167,8 +181,8 @@ class StatusReport(Result):
 
     @property
     def complete(self) -> bool:
-        """Whether no column lacks a filter anywhere."""
-        return not any(one.row_groups_lacking for one in self.columns)
+        """Whether no column lacks a filter that would be worth its bytes."""
+        return not any(one.incomplete for one in self.columns)
 
     def to_arrow(self) -> pa.Table:
         """A row a column."""
@@ -176,7 +190,7 @@ class StatusReport(Result):
 
     def __repr__(self) -> str:
         """One line: how much was read, and the first columns that lack filters."""
-        lacking = [one for one in self.columns if one.row_groups_lacking]
+        lacking = [one for one in self.columns if one.incomplete]
         told = [f"{one.column} lacks {one.row_groups_lacking:,} of {one.row_groups:,}" for one in lacking[:3]]
         more = [f"{len(lacking) - 3:,} more columns lack some"] if len(lacking) > 3 else []
         sums = {"column": len(self.columns), "file": self.files, "row group": self.row_groups}
@@ -192,6 +206,7 @@ class _Chunks:
     needing  that hold a value, or may
     lacking  of these, those without a sound filter
     unsound  of these, those with a filter that is not sound: `add` leaves it unless it is to replace it
+    chosen   whether `add` put a filter there, as the file records it
     """
 
     needing: int
@@ -200,6 +215,7 @@ class _Chunks:
     filters: int = 0
     num_bytes: int = 0
     fpp: float | None = None
+    chosen: bool = False
 
 
 @dataclass(slots=True)
@@ -235,6 +251,9 @@ def status(
     Lost means: rows were appended, or written anew, with a version of the table that is later than one in which the
     column had filters, and their file has none. Delta's log and Iceberg's metadata tell it as far back as they go;
     DuckLake's catalog does not.
+
+    A column that lacks filters is judged as `advise` judges it, by a sample of its values, unless it was named here,
+    the table's properties ask for it, or `add` put filters on it: what a writer does by itself is nobody's choice.
     Raises as `inspect`.
     """
     refuse_unknown("status", options, ReadOptions)
@@ -263,6 +282,8 @@ def status(
     report.asserted = list(dict.fromkeys([*(leaf.name for leaf in table_asserted), *of_files]))
     shown = _reported_columns(results, found, history, columns is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
+    if columns is None:
+        _judge([one for one in report.columns if one.column not in report.asserted], results, found, history)
     report.mend += _mend(report.columns, results, _AddCommands.of(about, found), history.options())
     return report
 
@@ -291,6 +312,10 @@ def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence
         if needing[group, column]:
             columns[names[column]].lacking -= bool(good)
             columns[names[column]].unsound += not good
+    if any(one.filters for one in columns.values()):
+        added = {names.get(column) for entry in read_entries(source.footer()) for _, column in entry.chunks}
+        for name, chunks in columns.items():
+            chunks.chosen = name in added
     return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
 
 
@@ -346,6 +371,21 @@ def _column(name: str, files: Sequence[_File], history: History) -> ColumnStatus
             lost.append(came)
     told.lost_since = min(lost).name if lost else None
     return told
+
+
+def _judge(columns: Sequence[ColumnStatus], files: Sequence[_File], found: ResolvedSource, history: History) -> None:
+    """Set `no_gain` of the columns that nobody chose, by what `advise` reads of them."""
+    chosen = {*found.snapshot.filter_settings.get("columns", []), *history.options()}
+    chosen |= {name for file in files for name, chunks in file.columns.items() if chunks.chosen}
+    doubtful = {one.column: one for one in columns if one.row_groups_lacking and one.column not in chosen}
+    if not doubtful:
+        return
+    with suppress(ParquetBloomError), read_survey(found)[0] as data:
+        for leaf in data.leaves:
+            if leaf.name in doubtful:
+                with suppress(ParquetBloomError):  # a column that does not decode is not judged; `verify` says why
+                    surveyed = survey_column(data, leaf)
+                    doubtful[leaf.name].no_gain = None if surveyed is None else reason_against(surveyed.found, Sizing())
 
 
 def _had_since(name: str, files: Iterable[_File], history: History) -> int | None:
@@ -409,7 +449,7 @@ def _mend(
     if not named.sources:
         return []
     shared: dict[tuple[bool, str, int | None], dict[str, FilterOptions | None]] = {}
-    for name in [one.column for one in columns if one.row_groups_lacking]:
+    for name in [one.column for one in columns if one.incomplete]:
         of = options.get(name)
         if of is not None and of.spec not in FORMATS:  # of a later release
             of = None

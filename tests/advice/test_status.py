@@ -173,6 +173,47 @@ def test_requests_of_a_table_in_a_store(store: ObjectStore, bucket: str, tmp_pat
     assert len(of_files) <= 2 * files, "a HEAD and the end of each, in which a small file's filters lie"
 
 
+# --- a column that gains nothing ------------------------------------------------------------------
+
+
+def by_duckdb(folder: Path) -> None:
+    """Three files of two row groups: DuckDB gives filters to what it writes by a dictionary."""
+    import duckdb
+
+    for number, id_of in enumerate(("i % 500", "i", "i")):
+        rows = f"SELECT hash({number}, {id_of}) AS id, if(i % 2 = 0, 'a', 'b') AS kind, i AS n FROM range(20000) t(i)"
+        duckdb.sql(f"COPY ({rows}) TO '{folder}/{number}.parquet' (ROW_GROUP_SIZE 10000)")
+    table = pq.read_table(folder / "0.parquet")
+    pq.write_table(table, folder / "3.parquet", row_group_size=10_000)  # by pyarrow: no filter on anything
+
+
+def test_what_a_writer_does_by_itself_is_not_asked_of_all_files(tmp_path: Path) -> None:
+    """One judgement: a column on which `advise` would waste no filter is not one that lacks them."""
+    by_duckdb(tmp_path)
+    report = pb.status(tmp_path)
+    advice = {one.column: one for one in pb.advise(tmp_path).columns}
+    kind, ids = column(report, "kind"), column(report, "id")
+    assert (kind.row_groups, kind.row_groups_lacking, kind.no_gain) == (8, 2, advice["kind"].reason)
+    assert "few distinct values" in (kind.no_gain or "")
+    assert (ids.no_gain, advice["id"].advised, ids.row_groups_lacking > 0) == (None, True, True)
+    assert not report.complete
+    [command] = report.mend
+    assert " id" in command
+    assert "kind" not in command
+    assert mended(str(tmp_path)).complete
+    assert run(["status", str(tmp_path), "--assert-complete", "--quiet"]) == 0
+
+
+def test_who_chose_a_column_is_asked_for_it(tmp_path: Path) -> None:
+    by_duckdb(tmp_path)
+    assert column(pb.status(tmp_path, columns=["kind"]), "kind").no_gain is None
+    assert column(pb.status(tmp_path, assert_filters=["kind"]), "kind").no_gain is None
+    assert run(["status", str(tmp_path), "--assert-filters", "kind", "--quiet"]) == 1
+    pq.write_table(pq.read_table(tmp_path / "0.parquet"), tmp_path / "4.parquet")
+    pb.add_filters(tmp_path / "4.parquet", in_place=True, columns=["kind"])
+    assert column(pb.status(tmp_path), "kind").no_gain is None, "somebody chose it"
+
+
 # --- Delta ----------------------------------------------------------------------------------------
 
 
