@@ -79,6 +79,20 @@ def test_the_columns_and_reasons_are_those_of_add(events: Path) -> None:
     assert by_name(advice)["nothing"].reason == "no value is stored"
 
 
+def test_the_time_of_many_small_files_is_not_that_of_their_values(tmp_path: Path) -> None:
+    """Each file is written anew and brought to the disk, whatever it holds: most of what small files cost."""
+    rng = np.random.default_rng(3)
+    for number in range(200):
+        write(tmp_path / f"{number}.parquet", {"id": rng.integers(0, 2**62, 100)})
+    advice = advise(tmp_path)
+    values = by_name(advice)["id"].seconds
+    assert values is not None
+    assert advice.seconds is not None
+    assert advice.seconds.likely > 20 * values.likely
+    shown = CliRunner().invoke(group, ["advise", str(tmp_path)]).output
+    assert "with new files for 200 old ones 2 to 12 s in all" in shown
+
+
 def test_what_is_known_of_each_column(events: Path) -> None:
     found = by_name(advise(events))
     assert sorted(name for name, column in found.items() if column.advised) == ["rare", "trace", "user"]

@@ -17,6 +17,7 @@ from parquet_bloom.advice.survey import (
     Gain,
     Survey,
     Whole,
+    file_seconds,
     filter_bytes,
     gains,
     least_rate,
@@ -295,6 +296,8 @@ class Advice(Result):
     commands      to be pasted into a shell; none where nothing is advised. Of each `python` is the call that does the
                   same
     queries       how many queries the log has that were understood, and how many that were not
+    seconds       that `add` of all advised columns takes here: decoding and hashing, copies of the bytes, and what each
+                  file costs, its sync above all; None where none is advised
     """
 
     files: int
@@ -307,6 +310,7 @@ class Advice(Result):
     commands: list[str] = field(default_factory=list)
     queries: tuple[int, int] | None = None
     failed: list[FailedFile] = field(default_factory=list)
+    seconds: Interval | None = None
 
     @property
     def advised(self) -> list[str]:
@@ -398,6 +402,11 @@ def advise_on(
             meter.part(done, len(data.leaves))
         meter.finish()
         advice.columns.sort(key=_rank)
+        if advice.advised:
+            advice.seconds = file_seconds(advice.files, advice.bytes, data.is_far)
+            for one in advice.columns:
+                if one.advised and one.seconds is not None:
+                    advice.seconds = advice.seconds.plus(one.seconds)
         advice.flags = flags_of(data)
         advice.commands = _commands(advice, named)
     return advice

@@ -216,6 +216,10 @@ def survey_column(data: Survey, leaf: Leaf) -> ColumnSurvey | None:
 
 _HEADER_BYTES = 16
 _SLOWER, _FASTER = 2.0, 0.6  # than the sample: the whole is decoded by several threads, from a colder cache
+# (low, likely, high) of what `add` does beside the values: a file is opened, written, brought to the disk and renamed,
+# or written on a store by some requests; its bytes are copied, or cloned. benchmarks/README.md has where they are from.
+_A_FILE, _A_FAR_FILE = Interval(0.012, 0.03, 0.06), Interval(0.05, 0.2, 0.4)
+_A_BYTE = Interval(0.0, 1 / 400e6, 1 / 150e6)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -289,6 +293,12 @@ def seconds(found: Estimate, scale: float) -> Interval:
     quickest = min(sample.seconds for sample in found.samples)  # the first one also compiles
     likely = quickest * float(found.chunks.values.sum()) * scale / processors()
     return Interval(likely * _FASTER, likely, likely * _SLOWER)
+
+
+def file_seconds(files: int, num_bytes: int, far: bool) -> Interval:
+    """Seconds that `add` takes for files of some bytes in all, whatever their columns are."""
+    each = (_A_FAR_FILE if far else _A_FILE).times(files)
+    return each if far else each.plus(_A_BYTE.times(num_bytes))
 
 
 def row_groups_of_a_key(found: Estimate) -> Interval:

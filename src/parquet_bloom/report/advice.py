@@ -51,6 +51,11 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
             "absent, present key: the share of all row groups that a lookup is spared, beyond what bounds spare it; "
             "in vain: row groups that it reads because a filter errs"
         )
+        if advice.seconds is not None:
+            say(
+                f"to add: decoding and hashing; with new files for {plural(advice.files, 'old one')} "
+                f"{in_seconds(advice.seconds)} in all"
+            )
         for used, names in _by_engines(advised).items():
             say(f"{', '.join(names)}: {used}")
     others = [column for column in advice.columns if not column.advised]

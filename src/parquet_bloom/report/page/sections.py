@@ -142,22 +142,20 @@ def _number(one: Interval) -> Cell:
 def cost(content: Content) -> Element | None:
     """The bytes of today's filters, and of the advised ones; None where there are neither."""
     advised = [column for column in content.advice.columns if column.advised]
-    sums = [Interval(0.0, 0.0, 0.0)] * 2
+    taken = Interval(0.0, 0.0, 0.0)
     for column in advised:
         assert column.filter_bytes is not None
-        assert column.seconds is not None
-        both = zip(sums, (column.filter_bytes, column.seconds), strict=True)
-        sums = [Interval(*(a + b for a, b in zip(one, other, strict=True))) for one, other in both]
+        taken = taken.plus(column.filter_bytes)
     today = content.file.filter_bytes
     lines = []
     if today:
-        taken = f"{size(today)}, {share(today / max(1, content.file.size))} of it"
-        lines.append(("Filters in the largest file today", taken))
-    if advised:
+        of_file = f"{size(today)}, {share(today / max(1, content.file.size))} of it"
+        lines.append(("Filters in the largest file today", of_file))
+    if content.advice.seconds is not None:
         lines += [
-            ("Filters that are advised", _bytes(sums[0])[0]),
-            ("Of all column chunks", share(sums[0].likely / max(1, content.advice.bytes))),
-            ("Time to add them here", in_seconds(sums[1])),
+            ("Filters that are advised", _bytes(taken)[0]),
+            ("Of all column chunks", share(taken.likely / max(1, content.advice.bytes))),
+            ("Time to add them here", in_seconds(content.advice.seconds)),
         ]
     if not lines:
         return None
