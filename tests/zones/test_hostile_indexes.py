@@ -463,6 +463,16 @@ def test_the_checksum_is_of_all_bytes_but_its_own(index: Path) -> None:
     assert int.from_bytes(data[place : place + 8], "little") == plain
 
 
+def test_the_other_process_runs_no_file_of_the_working_folder(index: Path, tmp_path: Path) -> None:
+    index.write_bytes(index.read_bytes().replace(MARK, bytes(len(MARK))))
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("json", "parquet_bloom", "importlib"):
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    done = command("index", "verify", index.parents[1], tmp_path / "data", cwd=here)
+    assert (done.returncode, (tmp_path / "ran").exists()) == (0, False), done.stderr
+
+
 def test_the_other_process_ends_with_ours(index: Path) -> None:
     index.write_bytes(index.read_bytes().replace(MARK, bytes(len(MARK))))
     code = f"""

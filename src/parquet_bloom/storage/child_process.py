@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Answer = tuple[Mapping[str, Any], bytes]  # for JSON, and the bytes that follow
-_CODE = """import json, sys
-sys.path[:], module = json.loads(sys.argv[1])
+# sys is in the interpreter. Anything else that is imported before the path is set may be a file of the working folder.
+_CODE = """import sys
+sys.path[:] = sys.argv[2:]
 from parquet_bloom.storage.child_process import serve
-serve(module)"""
+serve(sys.argv[1])"""
 _PATIENCE = 5  # seconds for a process to end by itself, once nobody asks it any more
 
 
@@ -88,7 +89,7 @@ class ChildProcess:
             self._rest = b""
             paths = [os.path.abspath(path) for path in sys.path]
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE, json.dumps([paths, self._module])],
+                [sys.executable, "-c", _CODE, self._module, *paths],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
