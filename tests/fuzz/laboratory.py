@@ -188,12 +188,13 @@ def main() -> int:
     parser.add_argument("--target", help="this one only, with --count")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10**6, help="stop after so many")
+    parser.add_argument("--patience", type=float, default=60, help="seconds of a case, after which the worker is ended")
     parser.add_argument("--out", type=Path, default=Path("fuzz-found"))
     options = parser.parse_args()
     print(f"cases from number {options.first} on", flush=True)
     begun = time.monotonic()
     base = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=base) as folder, Lab(Path(folder)) as lab:
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=base) as folder, Lab(Path(folder), options.patience) as lab:
         plan = [(options.target, options.first, options.count)] if options.target else []
         for targets, n, chunk in (
             (DECODERS, options.decoders, 100),
@@ -211,8 +212,8 @@ def main() -> int:
                 known = len(lab.findings)
                 lab.save(options.out)
             if i % 50 == 49:
-                done = sum(lab.executions.values())
-                print(f"{done:,} executions, {time.monotonic() - begun:.0f} s, {known} findings", flush=True)
+                done, seconds = sum(lab.executions.values()), time.monotonic() - begun
+                print(f"{done:,} executions, {seconds:.0f} s, {done / seconds:.1f}/s, {known} findings", flush=True)
         lab.save(options.out)
         for line in lab.told():
             print(line)

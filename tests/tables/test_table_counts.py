@@ -35,7 +35,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     was = open_file.OpenFile.__init__
 
     def note(self: Any, path: Any, *more: Any, **named: Any) -> None:
-        if "/_delta_log/" not in str(path) and str(path).endswith(".parquet"):
+        name = str(path)
+        if "/_delta_log/" not in name and name.endswith(".parquet") and not name.endswith("-deletes.parquet"):
             paths.append(Path(str(path)).name)
         was(self, path, *more, **named)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -33,20 +33,23 @@ Proof = tuple[Any, ...]
 _ALL: WeakSet[KeptStates[Any]] = WeakSet()
 
 
-def proof_of(places: Sequence[Location]) -> Proof | None:
-    """Tokens of the files of a log; equal ones prove equal bytes. None where there is no proof."""
+def proof_of(places: Sequence[Location], opened: Callable[[Location], OpenFile] = OpenFile) -> Proof | None:
+    """Tokens of the files of a log; equal ones prove equal bytes. None where there is no proof.
+
+    opened  opens a file as the reader of the log does, or raises a ParquetBloomError for one that it refuses
+    """
     if not places or (not places[0].is_local and len(places) > _MOST_TOKENS):
         return None
+
+    def token(at: Location) -> object:
+        with opened(at) as source:
+            return source.lasting_token()
+
     try:
-        tokens = list(map(_token, places)) if places[0].is_local else side_by_side(_token, places)
+        tokens = list(map(token, places)) if places[0].is_local else side_by_side(token, places)
     except ParquetBloomError:  # the reader of the log raises it
         return None
     return None if None in tokens else tuple((at.path, token) for at, token in zip(places, tokens, strict=True))
-
-
-def _token(at: Location) -> object:
-    with OpenFile(at) as source:
-        return source.lasting_token()
 
 
 @dataclass(frozen=True, slots=True)

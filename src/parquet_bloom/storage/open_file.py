@@ -482,6 +482,14 @@ class OpenFile:
             raise DamagedFileError(self.path, str(error)) from error
 
 
+def arrow_input(at: Location) -> Any:
+    """Open a file for pyarrow, which waits for a pipe. Raises StorageError for a local one of another kind, OSError."""
+    if not at.is_local:
+        return at.filesystem.open_input_file(at.path)
+    with OpenFile(at) as file:
+        return file.native_file()
+
+
 def joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
     """Sorted ranges in blocks: those no further apart than `gap`, while they take `most` bytes together."""
     blocks: list[list[Range]] = []

@@ -40,7 +40,7 @@ from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import arrow_options, s3_endpoint, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
-from parquet_bloom.tables.delta.log import LogFiles, TableFolder, read_file
+from parquet_bloom.tables.delta.log import LogFiles, TableFolder, check_all, read_file
 
 _ATTEMPTS = 20  # of one commit, while those of other programs come first
 _REASON = re.compile(r"([A-Z][\w ]{0,100}\(os error \d+\))")
@@ -246,6 +246,7 @@ def open_delta_table(folder: TableFolder, version: int, identity: str) -> Any:
     Raises TableFormatError, StorageError where deltalake does not open it, ConflictError where it is another table.
     """
     library = deltalake()
+    check_all(folder)
     uri, options = uri_and_options(folder)
     try:
         table = library.DeltaTable(uri, version=version, storage_options=options)

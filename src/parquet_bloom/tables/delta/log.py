@@ -34,6 +34,7 @@ _COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)", re.ASCII)
 _LONGEST_LINE = 16 << 20  # bytes of one action; the schema of 10,000 columns has some 5 MB
 _LARGEST = 1 << 30  # bytes of a file of JSON, which is read whole: some million actions
+_LINK = "is a link; a log is read from files in the table's folder alone"
 _LAST = (1 << 63) - 1  # the highest version that Delta's LONG can say
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -116,11 +117,14 @@ class LogFiles:
             raise TableFormatError(folder.at, "is no Delta table: no log lies in its _delta_log")
 
     def _list(self) -> None:
+        at = self.folder.below("_delta_log")
+        if at.is_local and os.path.islink(at.path):
+            raise TableFormatError(at, _LINK)
         for _ in range(2):  # a listing may miss a commit that came during it, and have the next one
             try:
-                names = self.folder.store.names_in(self.folder.below("_delta_log").path)
+                names = self.folder.store.names_in(at.path)
             except Exception as error:
-                raise storage_error(self.folder.below("_delta_log"), error) from error
+                raise storage_error(at, error) from error
             named = ((int(found[1]), name) for name in names if (found := _COMMIT.fullmatch(name)))
             self._commits = {version: name for version, name in named if version <= _LAST}
             self._checkpoints = {version: parts for version, parts in _whole(names).items() if version <= _LAST}
@@ -262,7 +266,7 @@ def opened(at: Location) -> OpenFile:
         fd = os.open(at.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise TableFormatError(at, "is a link; a log is read from files in the table's folder alone") from error
+            raise TableFormatError(at, _LINK) from error
         raise storage_error(at, error) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -273,11 +277,34 @@ def opened(at: Location) -> OpenFile:
 def read_file(at: Location) -> bytes:
     """All bytes of a file of the log. Raises StorageError, TableFormatError for one that is no file of a log."""
     with opened(at) as source:
-        if source.size > _LARGEST:
-            raise TableFormatError(
-                at, f"has {source.size:,} bytes; a file of a Delta log that is read has at most {_LARGEST:,}"
-            )
+        _check_size(at, source.size)
         return source.read(0, source.size)
+
+
+def _check_size(at: Location, size: int) -> None:
+    if size > _LARGEST:
+        raise TableFormatError(at, f"has {size:,} bytes; a file of a Delta log that is read has at most {_LARGEST:,}")
+
+
+def check_all(folder: TableFolder) -> None:
+    """Check each file of a local log before another program reads it: hints and checksums too, which we never open.
+
+    Raises StorageError, TableFormatError as `read_file`; a pipe would have that program wait, and holes take memory.
+    """
+    log = folder.below("_delta_log")
+    if not log.is_local:
+        return
+    try:
+        with os.scandir(log.path) as entries:
+            found = [(folder.below(f"_delta_log/{one.name}"), one.stat(follow_symlinks=False)) for one in entries]
+    except OSError as error:
+        raise storage_error(log, error) from error
+    for at, status in found:
+        if stat.S_ISLNK(status.st_mode):
+            raise TableFormatError(at, _LINK)
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise StorageError(at, "is not a regular file")
+        _check_size(at, status.st_size)
 
 
 def lines_of(data: bytes) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ from parquet_bloom.tables.delta.commit import (
     reencoded_paths,
     uri_and_options,
 )
-from parquet_bloom.tables.delta.log import Files, LogFiles, TableFolder, is_plain
+from parquet_bloom.tables.delta.log import Files, LogFiles, TableFolder, is_plain, opened
 from parquet_bloom.tables.delta.statistics import Bounds, Schema, constants_of, read_schema, rows_of
 
 # --- deletion vectors -----------------------------------------------------------------------------
@@ -491,7 +491,7 @@ class DeltaTable:
         at, store = self._folder.at, self._folder.store
         key = at.path, str(at), self._access.allow_roots, self._access.force, files.version
         names = (*files.checkpoint, *files.commits)
-        proof = proof_of([self._folder.below(f"_delta_log/{name}") for name in names])
+        proof = proof_of([self._folder.below(f"_delta_log/{name}") for name in names], opened)
         if proof is not None and (kept := _VERSIONS.find(key, store, proof)) is not None:
             return kept
         state = replay(self._folder, files)

@@ -22,6 +22,7 @@ from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
+from parquet_bloom.storage.open_file import arrow_input
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.stores import store_of
@@ -139,7 +140,7 @@ class FileDeletes:
 def _columns(at: Location, names: tuple[str, ...]) -> pa.Table:
     """The columns of these names that a file has."""
     try:
-        with pq.ParquetFile(at.path if at.is_local else at.filesystem.open_input_file(at.path)) as file:
+        with pq.ParquetFile(arrow_input(at)) as file:
             return file.read(columns=[name for name in names if name in file.schema_arrow.names])
     except OSError as error:
         raise storage_error(at, error) from error

@@ -33,6 +33,7 @@ from parquet_bloom.errors import (
     first_line,
 )
 from parquet_bloom.storage.display import without_secret
+from parquet_bloom.tables.iceberg.files import check_metadata
 
 # --- refused settings of a catalog ----------------------------------------------------------------
 #
@@ -77,6 +78,8 @@ def _guard_properties(catalog: Any) -> None:
     stage: Any = getattr(catalog, "_update_and_stage_table", None)
 
     def load_without(properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
+        if location is not None:
+            check_metadata(location)  # what is read next
         opened: FileIO = load(location=location)
         return opened
 
@@ -86,6 +89,14 @@ def _guard_properties(catalog: Any) -> None:
         return stage(current, *others, **more)
 
     catalog._load_file_io = load_without
+    if (convert := getattr(catalog, "_convert_orm_to_iceberg", None)) is not None:  # of SQL, which reads them first
+
+        def convert_checked(row: Any) -> Table:
+            check_metadata(row.metadata_location)
+            table: Table = convert(row)
+            return table
+
+        catalog._convert_orm_to_iceberg = convert_checked
     if stage is not None:
         catalog._update_and_stage_table = stage_checked
 

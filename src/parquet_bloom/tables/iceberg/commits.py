@@ -42,12 +42,13 @@ from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots
 from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside
 from parquet_bloom.storage.display import without_secret
+from parquet_bloom.storage.open_file import arrow_input
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, translated_errors
 from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
 
 # --- a snapshot with other files ------------------------------------------------------------------
 #
@@ -400,7 +401,7 @@ def _splits(change: Change) -> list[int]:
     """
     place = change.location
     try:
-        with filesystem_of(place).open_input_file(place.path) as file:
+        with arrow_input(place) as file:
             size = file.size()
             metadata = pq.read_metadata(file)
     except (OSError, pa.ArrowException) as error:

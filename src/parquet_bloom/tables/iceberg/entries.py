@@ -241,7 +241,7 @@ def read_manifests(manifests: Sequence[ManifestFile], io: FileIO, table: str) ->
 
 def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
     """The manifests of a snapshot. Raises TableFormatError where their list is cut off."""
-    source = _Source(io, snapshot.manifest_list)
+    source = AvroBytes.read(io, snapshot.manifest_list)
     kinds: dict[str, Any] = {"read_types": _LISTED, "read_enums": {517: ManifestContent}}
     with BoundedFile[ManifestFile](source, MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION], **kinds) as reader:
         source.check(reader)
@@ -256,7 +256,7 @@ def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
 
 def entries_of(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
     """The live files that one manifest names, with what they inherit. Raises TableFormatError if it is cut off."""
-    source = _Source(io, manifest.manifest_path)
+    source = AvroBytes.read(io, manifest.manifest_path)
     with BoundedFile[ManifestEntry](
         source, MANIFEST_ENTRY_SCHEMAS[3], read_types=_RECORDS, read_enums=_ENUMS
     ) as reader:
@@ -279,15 +279,21 @@ _LISTED: dict[int, Any] = {-1: ManifestFile, 508: PartitionFieldSummary}
 _ENUMS: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 
 
-class _Source(PyArrowFile):
+class AvroBytes(PyArrowFile):
     """An Avro file, read once, as a whole: pyiceberg 0.12 takes a file that is cut off for a complete one."""
 
-    def __init__(self, io: FileIO, path: str) -> None:
-        with io.new_input(path).open() as stream:
-            self._data = stream.read()
+    def __init__(self, path: str, data: bytes) -> None:
+        self._data = data
         super().__init__(path, path, LocalFileSystem())
 
+    @classmethod
+    def read(cls, io: FileIO, path: str) -> AvroBytes:
+        """Raises as a table's `io` does."""
+        with io.new_input(path).open() as stream:
+            return cls(path, stream.read())
+
     def open(self, seekable: bool = True) -> Any:
+        """The bytes, as an open file."""
         return BytesIO(self._data)
 
     def check(self, reader: AvroFile[Any]) -> None:

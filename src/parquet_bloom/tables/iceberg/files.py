@@ -12,6 +12,8 @@ A path is never decoded: "%20" in it is part of the name, as pyiceberg has it.
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import Any
 
 from pyarrow.fs import LocalFileSystem
@@ -19,7 +21,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table as IcebergLog
 
-from parquet_bloom.errors import TableFormatError
+from parquet_bloom.errors import StorageError, TableFormatError
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import AZURE_HOST, Roots, no_plain_path
 from parquet_bloom.storage.display import without_secret
@@ -29,6 +31,7 @@ from parquet_bloom.storage.stores import store_of
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _BUCKETS = frozenset({"file", "s3", "gs", "oss"})  # their names hold no host, or none that is asked
 _AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+_LARGEST = 1 << 30  # bytes of a file of a log, which pyiceberg reads whole; a manifest has some 8 MB
 _UNOPENED = object()  # in the place of a file system
 _FOLDERS = (  # properties of a table that say where it keeps files
     "write.data.path",
@@ -103,6 +106,8 @@ class Files:
         """Raise TableFormatError unless a file of the log may be opened, or written."""
         at = self._location(path)
         self.roots.check([at])
+        if not writing:
+            check_whole(at)
         if writing and (why := self.roots.no_change(at)):
             raise TableFormatError(at, why)
 
@@ -168,6 +173,37 @@ class Files:
             names = ", ".join(sorted(f"{scheme}://{host}" for scheme, host in self._used))
             raise TableFormatError(table, f"has files on several storages ({names}); only tables on one can be read")
         return next((self._opened[key] for key in self._used), None)
+
+
+def check_whole(at: Location) -> None:
+    """Raise for a local file that is not read as a whole: a pipe has no end, and holes are not counted as bytes.
+
+    Raises StorageError, TableFormatError; nothing where there is no file.
+    """
+    try:
+        found = os.stat(at.path) if at.is_local else None
+    except OSError:
+        return  # who opens it says so
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        raise StorageError(at, "is not a regular file")
+    if found is not None and found.st_size > _LARGEST:
+        raise TableFormatError(
+            at, f"has {found.st_size:,} bytes; a file of an Iceberg log that is read has at most {_LARGEST:,}"
+        )
+
+
+def check_metadata(location: str) -> None:
+    """Raise TableFormatError, StorageError for a metadata file here that is no whole file, or a link out of the table.
+
+    location  as a catalog names it
+    """
+    scheme, _, path = PyArrowFileIO.parse_location(location, {})
+    if scheme != "file":
+        return
+    at = Location(path)
+    if not os.path.realpath(path).startswith(os.path.join(os.path.realpath(_folder_of(path)), "")):
+        raise TableFormatError(at, "is a link that leads out of the table's folder; metadata lie in it")
+    check_whole(at)
 
 
 class RootedIO(FileIO):

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import fs, orc
+from pyarrow import orc
 
 from parquet_bloom.dataclass import dataclass
-from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
+from parquet_bloom.errors import DamagedFileError, ParquetBloomError, TableFormatError, first_line
+from parquet_bloom.storage.open_file import arrow_input
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.tables import deletion_vector
 
@@ -44,7 +45,7 @@ class VectorBlob:
     def positions(self) -> NDArray[np.int64]:
         """The deleted positions, sorted: int64[n]. Raises StorageError, DamagedFileError."""
         try:
-            with filesystem_of(self.location).open_input_file(self.location.path) as file:
+            with arrow_input(self.location) as file:
                 data = file.read_at(self.length, self.offset)
         except OSError as error:
             raise storage_error(self.location, error) from error
@@ -78,7 +79,9 @@ class PositionFile:
             return _by_code(*_encoded(rows.column(0)), rows.column(1).to_numpy())
         except OSError as error:
             raise storage_error(self.location, error) from error
-        except (pa.ArrowException, ValueError, KeyError) as error:
+        except ParquetBloomError:
+            raise
+        except Exception as error:  # Arrow's, and of Avro those of its decoder and codecs
             raise DamagedFileError(
                 self.location, f"its position deletes cannot be read: {first_line(error)}"
             ) from error
@@ -101,28 +104,27 @@ def _by_code(paths: list[str], codes: NDArray[np.int32], positions: NDArray[Any]
     return {path: np.unique(positions[order[cuts[i] : cuts[i + 1]]]).astype(np.int64) for i, path in enumerate(paths)}
 
 
-def filesystem_of(location: Location) -> Any:
-    """The file system of a location as pyarrow's object, the local one too."""
-    return location.filesystem or fs.LocalFileSystem()
-
-
 def _parquet(location: Location) -> pa.Table:
-    with filesystem_of(location).open_input_file(location.path) as file:
+    with arrow_input(location) as file:
         return pq.ParquetFile(file, read_dictionary=_COLUMNS[:1]).read(columns=_COLUMNS).select(_COLUMNS)
 
 
 def _orc(location: Location) -> pa.Table:
-    with filesystem_of(location).open_input_file(location.path) as file:
+    with arrow_input(location) as file:
         return orc.ORCFile(file).read(columns=_COLUMNS).select(_COLUMNS)
 
 
 def _avro(location: Location) -> pa.Table:
-    from pyiceberg.avro.file import AvroFile
-    from pyiceberg.io.pyarrow import PyArrowFile
     from pyiceberg.typedef import Record
 
-    source = PyArrowFile(location.path, location.path, filesystem_of(location))
-    with AvroFile[Record](source, avro_schema()) as reader:
+    from parquet_bloom.tables.iceberg.entries import AvroBytes, BoundedFile
+    from parquet_bloom.tables.iceberg.files import check_whole
+
+    check_whole(location)
+    with arrow_input(location) as file:
+        source = AvroBytes(str(location), file.read())
+    with BoundedFile[Record](source, avro_schema()) as reader:
+        source.check(reader)
         rows = [(record[0], record[1]) for record in reader]
     return pa.table({"file_path": [path for path, _ in rows], "pos": pa.array([at for _, at in rows], pa.int64())})
 
@@ -205,7 +207,7 @@ def _deleted(file: EqualityFile, columns: Mapping[int, EqualityColumn]) -> pa.Ta
 def _read(place: Location, columns: Mapping[int, EqualityColumn], *, may_lack: bool) -> pa.Table:
     """Some columns of a file, found by field id, in the types that they are compared in. Named by their numbers."""
     try:
-        with filesystem_of(place).open_input_file(place.path) as stream:
+        with arrow_input(place) as stream:
             # Imported files may have times of 96 bits; as nanoseconds these end in 2262.
             file = pq.ParquetFile(stream, arrow_extensions_enabled=False, coerce_int96_timestamp_unit="us")
             ids = [int((field.metadata or {}).get(_ID, -1)) for field in file.schema_arrow]
