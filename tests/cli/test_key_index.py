@@ -326,6 +326,31 @@ def test_check_opens_no_file_in_which_the_index_denies(index: Path) -> None:
     assert document("check", "events", "id = 7003", "--index", "keys", status=1)["notes"] == []
 
 
+def test_row_groups_of_files_that_were_not_opened_count(index: Path) -> None:
+    """3 row groups in each of 4 files, wherever a number is printed."""
+    held = int(table(2)["id"][0].as_py())
+    for value in (7003, held):
+        without, known = found_by(f"id = {value}"), found_by(f"id = {value}", "--index", "keys")
+        assert (without["row_groups"], known["row_groups"]) == (12, 12)
+        verdicts = parquet_bloom.check("events", f"id = {value}", index="keys")
+        skipped = sum(v.skipped for v in verdicts) + 3 * len(verdicts.excluded)
+        assert known["row_groups_skipped"] == sum(known["by"].values()) == skipped  # type: ignore[attr-defined]
+        assert known["by"]["index"] >= 3 * len(verdicts.excluded)  # type: ignore[index]
+        assert {one.row_groups for one in verdicts.excluded} == {3}
+        for one in (verdicts, parquet_bloom.check("events", f"id = {value}", index="keys")):
+            assert f"{skipped} of 12 row groups skipped" in repr(one), "with and without entries of files"
+        line = f"{skipped} of 12 row groups skipped (index "
+        status = 0 if value == held else 1
+        assert typed("check", "events", f"id = {value}", "--index", "keys", status=status).startswith(line)
+        assert line in typed("read", "events", f"id = {value}", "--index", "keys").errors
+        said = typed("check", "events", f"id = {value}", "--index", "keys", "--output-format", "github", status=status)
+        assert line in said
+        assert f"{len(verdicts.excluded)} files not opened" in said
+    least = ("check", "events", f"id = {held}", "--index", "keys", "--min-skipped")
+    typed(*least, 91)
+    assert "11 of 12 row groups skipped, 91.67 %" in typed(*least, 92, status=1).errors
+
+
 def test_read_gives_the_rows_that_it_gives_without_an_index(index: Path) -> None:
     write(Path("events/new.parquet"), table(0))
     for value in (int(table(0)["id"][0].as_py()), int(table(3)["id"][500].as_py()), ABSENT):

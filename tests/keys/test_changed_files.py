@@ -432,12 +432,16 @@ def test_a_name_that_is_no_utf8_is_refused_in_one_line(data: Path, tmp_path: Pat
         lambda: update_index(tmp_path / "index", data),
         lambda: parquet_bloom.rebuild_index(tmp_path / "index", data),
         lambda: build_index(data, "id", tmp_path / "other"),
+        lambda: zones.build_index(data, ["id"], tmp_path / "zones"),
     ):
-        with pytest.raises(RequestError, match="its name is no UTF-8, so no index can have it; rename it") as e:
+        with pytest.raises(
+            RequestError, match=r"udcff.*: its name is no UTF-8, so no index can have it; rename it"
+        ) as e:
             call()
         str(e.value).encode()  # it can be printed
     assert (tmp_path / "index/manifest.json").read_bytes() == before
     assert not (tmp_path / "other/manifest.json").exists()
+    assert not list((tmp_path / "zones").rglob("*.lance"))
 
 
 # --- rewritten by the same program, with one value corrected ----------------------------------------------------------

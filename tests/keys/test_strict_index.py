@@ -97,3 +97,21 @@ def test_the_cost_of_an_index_is_said(data: Path, tmp_path: Path) -> None:
     for one, stream in (("check", "stdout"), ("read", "stderr")):
         shown = command(one, data, "id = 5", "--index", index, "--explain")
         assert "reads of the index, " in getattr(shown, stream)
+
+
+def test_a_file_without_row_groups_is_not_missed(tmp_path: Path) -> None:
+    """It has no row to find: no note says that the index lacks it, and a strict index is current."""
+    data, index = tmp_path / "data", tmp_path / "index"
+    data.mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), data / "a.parquet")
+    for name in ("b", "c"):
+        pq.ParquetWriter(data / f"{name}.parquet", pa.schema({"id": pa.int64()})).close()
+    assert parquet_bloom.build_index(data, "id", index).passed_over == 2
+    for listing in (True, False):
+        assert parquet_bloom.count(data, "id = 2", index=index, strict_index=True, listing=listing) == 1
+    assert parquet_bloom.check(data, "id = 7", index=index).notes == []
+    pq.write_table(pa.table({"id": [7]}), data / "c.parquet")
+    assert "1 of 3 files are not covered" in parquet_bloom.check(data, "id = 7", index=index).notes[0]
+    with pytest.raises(StaleIndexError, match="1 of 3 files"):
+        parquet_bloom.count(data, "id = 7", index=index, strict_index=True)
+    assert parquet_bloom.count(data, "id = 7", index=index) == 1

@@ -190,6 +190,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
 
 _STAGES = ("no rows", "literal", "partition", "bounds", "filter", "index")
 _SKIPPED = "count_if(row_group IS NOT NULL AND skipped AND decided_by = '{}')"
+_UNOPENED = "coalesce(sum(row_groups), 0)"  # of files that an index excludes
 _INSPECT = _Printout(
     ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"],
     {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"},
@@ -203,9 +204,10 @@ _VERIFY = _Printout(
 _CHECK = _Printout(
     ["path", "row_group", "rows", "size", "reason"],
     {
-        "row groups": "count(row_group)",
+        "row groups": f"count(row_group) + {_UNOPENED}",
         "kept": "count_if(NOT skipped)",
         **{f"skipped by {stage}": _SKIPPED.format(stage) for stage in _STAGES},
+        "skipped by index": f"{_SKIPPED.format('index')} + {_UNOPENED}",
         "files not opened": "count_if(row_group IS NULL AND error IS NULL)",
     },
     "NOT skipped",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FileError, RequestError, StaleIndexError
+from parquet_bloom.errors import FileError, ParquetBloomError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import (
@@ -52,8 +52,9 @@ from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied,
 from parquet_bloom.predicates.tree import Path, Predicate, Unknown
 from parquet_bloom.search.evidence import partition_value
 from parquet_bloom.search.index import Asking
-from parquet_bloom.search.log import BY_INDEX, Exclusion
+from parquet_bloom.search.log import Exclusion, by_index
 from parquet_bloom.source.source import CallSource, ResolvedSource
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Partitions
 from parquet_bloom.storage.stores import listed_versions
 
@@ -65,6 +66,18 @@ if TYPE_CHECKING:
 
 
 Places = NDArray[np.intp]
+_MOST_READ = 64  # files of this machine that the index lacks, whose footers say whether they have row groups
+
+
+def _has_no_row_group(file: DataFile) -> bool:
+    """Whether a file of this machine is known to have none."""
+    if not file.is_local:
+        return False
+    try:
+        with OpenFile(file) as source:
+            return not source.outline().n_row_groups
+    except ParquetBloomError:  # who searches the file says so
+        return False
 
 
 class KeyEvidence:
@@ -72,6 +85,7 @@ class KeyEvidence:
 
     covered    how many of the files it knows
     excluded   bool[files]: those in which no row can match, and that need not be opened
+    row_groups int64[files]: how many these have
     problems   parts of the index that cannot be used, in words: their columns are no evidence
     """
 
@@ -83,6 +97,7 @@ class KeyEvidence:
         self._sought: dict[tuple[str, int, bytes], Places | None] = {}
         self._closed: dict[int, tuple[DataFile, int, Flags]] = {}  # of files that may be opened
         self.excluded = np.zeros(len(search.files), bool)
+        self.row_groups = np.zeros(len(search.files), np.int64)
         self._coverage = self._covered(asked)
         self.covered = self._coverage.covered
         if search.files and not self.problems and not of_part:
@@ -115,13 +130,15 @@ class KeyEvidence:
         return frozenset(id(self._search.files[at]) for at in np.flatnonzero(~self.excluded).tolist())
 
     @cached_property
-    def _excluded_ids(self) -> frozenset[int]:
-        return frozenset(id(self._search.files[at]) for at in np.flatnonzero(self.excluded).tolist())
+    def _excluded_at(self) -> dict[int, int]:
+        return {id(self._search.files[at]): at for at in np.flatnonzero(self.excluded).tolist()}
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
         """As search.index.Evidence has it."""
         # Mostly a few files are left, and only these are asked for.
-        return BY_INDEX if id(file) not in self._open_ids and id(file) in self._excluded_ids else None
+        if id(file) in self._open_ids or (at := self._excluded_at.get(id(file))) is None:
+            return None
+        return by_index(int(self.row_groups[at]))
 
     def closed(self, file: DataFile, version_token: object) -> Flags | None:
         """As search.index.Evidence has it. Of files that are excluded it knows the first one alone."""
@@ -134,9 +151,19 @@ class KeyEvidence:
         problem = self._problem
         return None if problem is None else f"{self._index.path}: {problem}; these are read as without an index"
 
+    @cached_property
+    def _unknown(self) -> int:
+        """How many files the index lacks, or has in another version. One without row groups has nothing to index."""
+        unknown = len(self._search.files) - self.covered
+        if not 0 < unknown <= _MOST_READ:
+            return unknown
+        known = set(self._coverage.positions[self._coverage.is_known].tolist())
+        others = [file for at, file in enumerate(self._search.files) if at not in known]
+        return unknown - sum(map(_has_no_row_group, others))
+
     @property
     def _problem(self) -> str | None:
-        unknown = len(self._search.files) - self.covered
+        unknown = self._unknown
         lines = list(dict.fromkeys(self.problems))
         if unknown:
             lines.append(self._coverage.lacks(unknown, len(self._search.files)))
@@ -168,6 +195,7 @@ class KeyEvidence:
         n_open = _in_each_file(left, listing.first)[numbers]
         falls = (n_open == 0) & members.is_sure
         self.excluded[members.positions[falls]] = True
+        self.row_groups[members.positions[falls]] = counts[falls]
         some = (n_open < counts) & ~falls
         if members.positions[0] == 0:  # the first file is opened in any case, for its columns
             some[0] |= falls[0]

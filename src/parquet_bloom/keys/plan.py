@@ -43,7 +43,7 @@ from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.source.view import Names
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.paths import DataFile, check_text
 from parquet_bloom.storage.remote import in_order
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import LocalToken
@@ -266,11 +266,7 @@ def plan_file(footer: FileFooter, names: Names, chosen: Sequence[Leaf], root: st
         raise DamagedFileError(file, "a column chunk has no number of values")
     known = {n: statistics_of(outline, leaf) for n, leaf in leaves.items()}
     path = below(name_of(file, real), root)
-    try:
-        path.encode()
-    except UnicodeEncodeError as error:  # the system's names are bytes
-        shown = str(file).encode(errors="backslashreplace").decode()
-        raise RequestError(f"{shown}: its name is no UTF-8, so no index can have it; rename it") from error
+    check_text(path, file)
     listed = ListedFile(path, 0, outline.rows.copy(), values, known)
     if not leaves and isinstance(footer.token, dict):
         listed.token = footer.token

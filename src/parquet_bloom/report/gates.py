@@ -28,9 +28,10 @@ class Gate:
 def min_skipped(verdicts: Any, percent: float) -> Gate:
     """Whether so many percent of the row groups are skipped; of no row groups, all are.
 
-    A file of a table that was not opened counts as one row group.
+    A file that was not opened counts as one row group where no index knows how many it has.
     """
-    total, skipped = len(verdicts) + len(verdicts.excluded), verdicts.skipped + len(verdicts.excluded)
+    known = [1 if one.row_groups is None else one.row_groups for one in verdicts.excluded]
+    total, skipped = len(verdicts) + sum(known), verdicts.skipped + sum(known)
     holds = 100 * skipped >= percent * total
     share = f"{skipped:,} of {plural(total, 'row group')} skipped"
     found = f"{share}, {100 * skipped / total:.4g} %" if total else share
@@ -109,7 +110,7 @@ def of_check(verdicts: Any, gates: Sequence[Gate]) -> Iterator[str]:
     from parquet_bloom.report.skipping import line  # loads pyarrow
 
     title = "parquet-bloom check"
-    yield annotation("notice", line(verdicts), title)
+    yield annotation("notice", line(verdicts, verdicts.excluded), title)
     yield from of_failed(verdicts.failed, title)
     yield from _of_gates(gates, title)
 

@@ -85,6 +85,7 @@ class ExcludedFile(Result):
                 key index)
     reason      in words
     rows, size  as the log has them; None: not known
+    row_groups  as the index has them; None: not known
     """
 
     path: str
@@ -92,6 +93,7 @@ class ExcludedFile(Result):
     reason: str
     rows: int | None = None
     size: int | None = None
+    row_groups: int | None = None
 
 
 def excluded_file(searched: FileResult) -> ExcludedFile | None:
@@ -100,7 +102,8 @@ def excluded_file(searched: FileResult) -> ExcludedFile | None:
 
 
 def _excluded(file: DataFile, why: Exclusion) -> ExcludedFile:
-    return ExcludedFile(str(file), why.decided_by, why.reason, file.rows, file.size if file.has_log else None)
+    size = file.size if file.has_log else None
+    return ExcludedFile(str(file), why.decided_by, why.reason, file.rows, size, why.row_groups)
 
 
 class UnusedParts:
@@ -424,7 +427,8 @@ class Verdicts(Result, Sequence[RowGroupVerdict]):
     def excluded(self) -> list[ExcludedFile]:
         """The files that were not opened, each with the reason."""
         if "_excluded" not in vars(self):
-            made = [_excluded(file, part.excluded) for part in self._unopened for file in part.files]
+            results = chain.from_iterable(part.results() for part in self._unopened)
+            made = [_excluded(one.file, one.excluded) for one in results if one.excluded is not None]
             vars(self).setdefault("_excluded", made)
             self._unopened = []
         return self._excluded
@@ -439,7 +443,7 @@ class Verdicts(Result, Sequence[RowGroupVerdict]):
 
     @property
     def skipped(self) -> int:
-        """How many row groups are skipped."""
+        """How many row groups of opened files are skipped."""
         waiting = self._parts
         if "_verdicts" in vars(self):
             return sum(v.skipped for v in self._verdicts)
@@ -462,9 +466,13 @@ class Verdicts(Result, Sequence[RowGroupVerdict]):
         return table_of(RowGroupVerdict, self)
 
     def __repr__(self) -> str:
-        parts = [f"{self.skipped:,} of {quantity(len(self), 'row groups')} skipped"]
         waiting = self._unopened  # before the other: another thread empties it once that one is there
-        unopened = len(self._excluded) if "_excluded" in vars(self) else sum(map(len, waiting))
+        if "_excluded" in vars(self):
+            unopened, known = len(self._excluded), sum(one.row_groups or 0 for one in self._excluded)
+        else:
+            unopened = sum(map(len, waiting))
+            known = sum(int(part.row_groups.sum()) for part in waiting if part.row_groups is not None)
+        parts = [f"{self.skipped + known:,} of {quantity(len(self) + known, 'row groups')} skipped"]
         parts += [f"{quantity(unopened, 'files')} not opened"] if unopened else []
         parts += [f"{quantity(len(self.failed), 'files')} failed"] if self.failed else []
         return line("Verdicts", parts)
@@ -473,11 +481,15 @@ class Verdicts(Result, Sequence[RowGroupVerdict]):
 def totals(
     verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile] = (), index_cost: Cost = NO_COST
 ) -> dict[str, Any]:
-    """Row groups and bytes skipped of how many, and what they fell to; and so for files that were not opened."""
+    """Row groups and bytes skipped of how many, and what they fell to; and so for files that were not opened.
+
+    Row groups of these files count where an index knows them.
+    """
     files_by = Counter(one.decided_by for one in excluded)
     by = Counter(v.decided_by for v in verdicts if v.skipped)
+    by.update({"index": sum(one.row_groups or 0 for one in excluded)})
     return {
-        "row_groups": len(verdicts),
+        "row_groups": len(verdicts) + sum(one.row_groups or 0 for one in excluded),
         "row_groups_skipped": sum(by.values()),
         "bytes": sum(v.size for v in verdicts),
         "bytes_skipped": sum(v.size for v in verdicts if v.skipped),
@@ -543,7 +555,7 @@ def check(
                 verdicts.failed.append(FailedFile(str(file), error))
                 continue
             if one.excluded is not None:
-                verdicts._unopened.append(UnopenedFiles([one.file], one.excluded))
+                verdicts._unopened.append(UnopenedFiles.of(one))
                 continue
             verdicts._parts.append(part := _part(one))
             assert one.outline is not None

@@ -72,11 +72,13 @@ class Asking(Protocol):
 class Evidence(Protocol):
     """The answers of an index on the files of one search.
 
-    cost      what was read of the index for them
-    excluded  bool[files]: those that `exclusion` has a reason for
+    cost        what was read of the index for them
+    excluded    bool[files]: those that `exclusion` has a reason for
+    row_groups  int64[files]: of those that are excluded
     """
 
     excluded: NDArray[np.bool_]
+    row_groups: NDArray[np.int64]
 
     @property
     def cost(self) -> Cost:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -247,14 +248,23 @@ class Exclusion:
     decided_by  "literal", "partition" or "bounds", as for row groups; of a folder's name "partition", of a key index
                 "index"
     reason      in words
+    row_groups  of the file, as an index has them; None: not known
     """
 
     decided_by: str
     reason: str
+    row_groups: int | None = None
 
 
 BY_FOLDER = Exclusion("partition", "the folder's name excludes it")
-BY_INDEX = Exclusion("index", "the index denies the value in all of its row groups")
+
+
+@lru_cache(1 << 10)
+def by_index(row_groups: int) -> Exclusion:
+    """That a key index excludes a file of so many row groups."""
+    return Exclusion("index", "the index denies the value in all of its row groups", row_groups)
+
+
 _REASONS = {
     "literal": "no value of the column's type can match",
     "partition": "the table's log excludes it by its partition values",

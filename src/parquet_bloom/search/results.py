@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.predicates.bind import Bound
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import Decision
-from parquet_bloom.search.log import Exclusion
+from parquet_bloom.search.log import Exclusion, by_index
 from parquet_bloom.storage.paths import DataFile
 
 
@@ -38,17 +41,33 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class UnopenedFiles:
-    """Files one behind the other that were not opened, all for one reason."""
+    """Files one behind the other that a key index excludes, or one file that anything excludes.
+
+    row_groups  of the files, as the index has them: int64[files]; None: not known
+    why         of the one file; None: the index
+    """
 
     files: Sequence[DataFile]
-    excluded: Exclusion
+    row_groups: NDArray[np.int64] | None = None
+    why: Exclusion | None = None
+
+    @classmethod
+    def of(cls, file: FileResult) -> UnopenedFiles:
+        """A file that was not opened."""
+        assert file.excluded is not None
+        known = file.excluded.row_groups
+        return cls([file.file], None if known is None else np.array([known]), file.excluded)
 
     def __len__(self) -> int:
         return len(self.files)
 
     def results(self) -> Iterator[FileResult]:
         """The result of each file."""
-        return (FileResult(file, excluded=self.excluded) for file in self.files)
+        if self.why is not None:
+            return (FileResult(file, excluded=self.why) for file in self.files)
+        assert self.row_groups is not None
+        counts = self.row_groups.tolist()
+        return (FileResult(file, excluded=by_index(n)) for file, n in zip(self.files, counts, strict=True))
 
 
 def open_groups(file: FileResult) -> list[int]:

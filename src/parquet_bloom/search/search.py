@@ -26,7 +26,7 @@ from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
 from parquet_bloom.search.index import Evidence, Index, closed_groups
-from parquet_bloom.search.log import BY_FOLDER, BY_INDEX, Exclusion, Log, log_of
+from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
 from parquet_bloom.search.together import Stretch, Together
@@ -183,14 +183,18 @@ class Search:
             several = [self.files[number] for number in numbers]
             for number, one, found in zip(numbers, several, together.results(several, numbers), strict=True):
                 if seen < number:
-                    yield UnopenedFiles(self.files[seen:number], BY_INDEX)
+                    yield self._unopened(seen, number)
                 if found is None:
                     yield self.attempt(self._search, one)
                 elif found is not last:
                     yield found
                 last, seen = found, number + 1
         if seen < stop:
-            yield UnopenedFiles(self.files[seen:stop], BY_INDEX)
+            yield self._unopened(seen, stop)
+
+    def _unopened(self, start: int, stop: int) -> UnopenedFiles:
+        assert self.evidence is not None
+        return UnopenedFiles(self.files[start:stop], self.evidence.row_groups[start:stop])
 
     def _not_excluded(self, start: int, stop: int) -> Sequence[int]:
         """Files, by their numbers, without those that an index excludes and nothing cheaper does."""

@@ -94,6 +94,7 @@ CHECKED = pa.schema(
         ("reason", _TEXT),
         ("rows", _LONG),
         ("size", _LONG),
+        ("row_groups", pa.int32()),
         ("error", _TEXT),
     ]
 )
@@ -387,6 +388,7 @@ def excluded_row(file: ExcludedFile) -> Row:
         "reason": file.reason,
         "rows": file.rows,
         "size": file.size,
+        "row_groups": file.row_groups,
     }
 
 

@@ -399,6 +399,15 @@ def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:
         yield from (replace(f, relative=f"{label}/{f.relative}") for f in files) if label else files
 
 
+def check_text(name: str, file: DataFile) -> None:
+    """Raise RequestError for a name of a file that no index can have: its names are texts, the system's are bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        shown = str(file).encode(errors="backslashreplace").decode()
+        raise RequestError(f"{shown}: its name is no UTF-8, so no index can have it; rename it") from error
+
+
 def _below(path: str, root: str) -> str:
     """A path as seen from a folder above it."""
     start = root if root.endswith("/") else root + "/"

@@ -42,7 +42,7 @@ from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.source.view import FileView
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.paths import DataFile, check_text
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.zones.reader import lance_errors, pylance
@@ -195,8 +195,10 @@ class ParquetFragment:
 
         kept  see `identity_of`
         Raises DamagedFileError; RequestError where a column has another type than it was given; where `kept` is a list
-        ConflictError for a file that changes meanwhile.
+        ConflictError for a file that changes meanwhile, and RequestError for one whose name is no text.
         """
+        if kept is not None:
+            check_text(str(self.data_file), self.data_file)
         with OpenFile(self.data_file) as source:
             recording = Recording(source) if kept is not None else None
             arrow = arrow_schema(source)
