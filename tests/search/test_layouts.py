@@ -330,6 +330,36 @@ def test_one_file_is_filterable_whatever_it_says(tmp_path: Path) -> None:
     assert parquet_bloom.read_table(tmp_path / "views.parquet").schema.field("v").type == pa.string_view(), "as pyarrow"
 
 
+VIEWS = {
+    "texts": (pa.string_view(), "a"),
+    "bytes": (pa.binary_view(), b"a"),
+    "a list": (pa.list_(pa.string_view()), ["x", "a text that lies behind its view"]),
+    "a large list": (pa.large_list(pa.string_view()), ["x"]),
+    "a list of two": (pa.list_(pa.string_view(), 2), ["x", "y"]),
+    "a map": (pa.map_(pa.string_view(), pa.binary_view()), [("k", b"v")]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_predicate_on_one_column_filters_views_in_another(name: str, tmp_path: Path) -> None:
+    kind, value = VIEWS[name]
+    table = pa.table({"id": range(10), "v": pa.array([value, None] * 5, kind)})
+    path = tmp_path / "v.parquet"
+    other = tmp_path / "w.parquet"
+    for one in (path, other):
+        pq.write_table(table, one, row_group_size=4)
+    as_sql, as_expression = "id = 5 OR id = 6", (pc.field("id") == 5) | (pc.field("id") == 6)
+    for predicate in (as_sql, as_expression, [[("id", "=", 5)], [("id", "=", 6)]]):
+        for sources, times in ((path, 1), ([path, other], 2)):
+            found = parquet_bloom.read_table(sources, predicate)
+            assert found.to_pylist() == times * table.slice(5, 2).to_pylist()
+            batches = list(parquet_bloom.read_batches(sources, predicate))
+            assert pa.Table.from_batches(batches).to_pylist() == times * table.slice(5, 2).to_pylist()
+            assert parquet_bloom.count(sources, predicate) == 2 * times
+    assert parquet_bloom.read_table(path, as_expression).schema == parquet_bloom.read_table(path, as_sql).schema
+    assert parquet_bloom.count(path, "v IS NULL AND id > 4") == 3
+
+
 def test_what_has_kernels() -> None:
     text, view = pa.string(), pa.string_view()
     assert filterable(pa.list_view(view)) == pa.list_(text)

@@ -8,6 +8,7 @@ struct {x, y}; list<element>; map<key, value>            nested: two, one and tw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -62,6 +63,20 @@ def with_fields(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
         return pa.list_(*fields, kind.list_size)
     large = _T.is_large_list(kind) or _T.is_large_list_view(kind)
     return (pa.large_list if large else pa.list_)(*fields)
+
+
+@lru_cache(64)
+def without_views(kind: pa.DataType) -> pa.DataType:
+    """A type with large_string in the place of string_view, large_binary of binary_view, at any depth.
+
+    Views of lists stay as they are: pyarrow filters these without a copy of their values.
+    """
+    if is_view(kind):
+        return pa.large_string() if _T.is_string_view(kind) else pa.large_binary()
+    if _T.is_list_view(kind) or _T.is_large_list_view(kind):
+        return kind
+    inner = [field.with_type(without_views(field.type)) for field in fields_of(kind)]
+    return kind if inner == fields_of(kind) else with_fields(kind, inner)
 
 
 def are_alike(one: pa.DataType, other: pa.DataType) -> bool:

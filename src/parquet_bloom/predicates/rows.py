@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.format.arrow_types import is_list, is_view
+from parquet_bloom.format.arrow_types import is_list, is_view, without_views
 from parquet_bloom.format.literals import Literal
 from parquet_bloom.format.schema import join_path, unknown_column
 from parquet_bloom.predicates.casts import Against, Always, Plan, plan
@@ -250,11 +250,8 @@ def _cast(column: Any, casts: tuple[pa.DataType, ...]) -> Any:
 
 def _filtered(column: pa.Array, mask: pa.BooleanArray) -> pa.Array:
     """The values where the mask is TRUE; pyarrow filters no views of texts, so these are copied."""
-    kind = column.type
-    if is_view(kind):
-        plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-        return column.cast(plain).filter(mask).cast(kind)
-    return column.filter(mask)
+    plain = without_views(column.type)
+    return column.filter(mask) if plain == column.type else column.cast(plain).filter(mask).cast(column.type)
 
 
 def _answer(column: Any, found: Plan) -> Any:

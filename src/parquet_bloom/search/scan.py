@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 
 from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
-from parquet_bloom.format.arrow_types import is_view
+from parquet_bloom.format.arrow_types import is_view, without_views
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, column_names, refuse_unknown
 from parquet_bloom.predicates.outcomes import TRUE
@@ -73,9 +73,15 @@ class ExpressionFilter:
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the rows for which the expression is true. Raises RequestError where pyarrow cannot compare."""
-        # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids).
+        # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids). It filters no views.
+        table = pa.Table.from_batches([batch])
+        plain = pa.schema([field.with_type(without_views(field.type)) for field in batch.schema], batch.schema.metadata)
         try:
-            batches = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()
+            if plain == batch.schema:
+                found = table.filter(self.expression)
+            else:
+                found = table.cast(plain).filter(self.expression).cast(batch.schema)
+            batches = found.combine_chunks().to_batches()
         except pa.ArrowNotImplementedError as error:
             raise RequestError(f"rows cannot be filtered by {self.expression}: {first_line(error)}") from error
         return batches[0] if batches else batch.slice(0, 0)
