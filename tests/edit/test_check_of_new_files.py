@@ -13,6 +13,7 @@ import pytest
 from support.samples import digest, leftovers
 
 from parquet_bloom import LayoutError, add_filters, inspect
+from parquet_bloom.output.draft import Draft
 
 
 @pytest.fixture
@@ -95,5 +96,33 @@ def test_the_disk_works_while_the_check_reads(small: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(Exception, match="Input/output error"):
         add(small, placement="tail")
+    assert digest(small) == before
+    assert leftovers(small.parent) == []
+
+
+@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
+def test_a_bit_of_the_footer(small: Path, monkeypatch: pytest.MonkeyPatch, placement: str) -> None:
+    """A footer that decodes, but for which `remove` would give another file than the old one."""
+    right = small.with_name("right.parquet")
+    add_filters(small, right, columns=["id"], placement=placement)
+    at = right.read_bytes().rindex(b"parquet-cpp")  # of created_by
+    right.unlink()
+    before = digest(small)
+    with monkeypatch.context() as patched:
+        turn_a_byte(patched, at)
+        with pytest.raises(LayoutError, match="could not be brought back byte for byte by remove"):
+            add(small, placement=placement)
+    assert digest(small) == before
+    assert leftovers(small.parent) == []
+
+
+def test_pages_that_were_copied_wrongly(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def zeros(new: Draft, at: int, source_fd: int, start: int, stop: int) -> None:
+        new.write_at(at, bytes(stop - start))
+
+    before = digest(small)
+    monkeypatch.setattr(Draft, "copy_to", zeros)
+    with pytest.raises(LayoutError, match="the pages of row group 0, column id are not where they should be"):
+        add(small, placement="chunk-start")
     assert digest(small) == before
     assert leftovers(small.parent) == []

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from parquet_bloom.filters import asking
@@ -40,11 +41,11 @@ def planted(mutant: Mutant) -> Iterator[None]:
     function = mutant.function
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(mutant.right) >= 1, f"{function.__qualname__} no longer has {mutant.right!r}: plant it anew"
-    wrong = f"from __future__ import annotations\n{source.replace(mutant.right, mutant.wrong)}"
-    names: dict[str, Any] = {}
-    exec(wrong, dict(function.__globals__), names)
+    wrong = source.replace(mutant.right, mutant.wrong)
+    module = compile(wrong, "planted", "exec", annotations.compiler_flag, dont_inherit=True)
+    [code] = [one for one in module.co_consts if isinstance(one, CodeType) and one.co_name == function.__name__]
     right = function.__code__
-    function.__code__ = names[function.__name__].__code__
+    function.__code__ = code
     try:
         yield
     finally:

@@ -18,6 +18,7 @@ from support.samples import leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.edit.plan import Request
+from parquet_bloom.output.target import Writing
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage import version_token
@@ -112,13 +113,20 @@ def two_versions() -> tuple[bytes, bytes]:
     return old, new
 
 
-def filters_of(path: str, job: AnyJob, rewrite: Callable[[], None]) -> tasks.Row:
-    """What becomes of a file that is rewritten when its filters are on their way; the row of the report."""
+def filters_of(
+    path: str, job: AnyJob, rewrite: Callable[[], None], expected: int = 3, swapped: bool = False
+) -> tasks.Row:
+    """What becomes of a file that is rewritten when its filters are on their way; the row of the report.
+
+    swapped  the first two filters come in the wrong order
+    """
     listed = {"path": path, "root": "", "size": 0, "kind": "file", "error": None}
     cut = list(tasks.cut(iter([listed]), job))
     units = [row for row in cut if row["place"] != tasks.HEADER]
     filters = list(tasks.build_units(iter(units), job))
-    assert [row["error"] for row in filters] == [None] * 3
+    assert [row["error"] for row in filters] == [None] * expected
+    if swapped:
+        filters[:2] = reversed(filters[:2])
     headers = [{**row, "version_token": None, "chunk_crc": None} for row in cut if row["place"] == tasks.HEADER]
     rewrite()
     [made] = tasks.assemble(iter([*headers, *filters]), job)
@@ -163,3 +171,37 @@ def test_filters_of_a_store_that_tells_no_version(rewritten: bool, tmp_path: Pat
         assert parquet_bloom.read_table(tmp_path / "a.parquet", f"id = {PLANTED}").num_rows == int(rewritten)
     finally:
         memory.rm(path)
+
+
+def test_every_filter_is_in_one_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_UNIT_FILTERS", 2)
+    table = pa.table({name: np.random.default_rng(7).integers(0, 1 << 60, 700) for name in ("id", "other")})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=100)
+    request = dataclasses.replace(REQUEST, columns=("id", "other"))
+    before = path.read_bytes()
+    made = filters_of(str(path), AnyJob(Storages(), request), lambda: None, 14, swapped=True)
+    assert (made["status"], path.read_bytes()) == ("failed", before), "a filter is never that of another chunk"
+    made = filters_of(str(path), AnyJob(Storages(), request), lambda: None, 14)
+    assert (made["status"], made["filters"], made["error"]) == ("done", 14, None)
+    assert [one.status for one in parquet_bloom.verify(path).files[0].filters] == ["right"] * 14
+
+
+def test_an_output_that_is_there_counts_only_if_it_is_whole_and_of_this_file(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    listed = [row for row in rows(folder) if row["path"].endswith(("0.parquet", "1.parquet"))]
+
+    def job(*columns: str) -> tasks.Job:
+        return tasks.Job(Storages(), dataclasses.replace(REQUEST, columns=columns, how=Writing(sync=False)), str(out))
+
+    assert [row["status"] for row in tasks.add(iter(listed), job("id"))] == ["done", "done"]
+    assert [row["status"] for row in tasks.add(iter(listed), job("id"))] == ["unchanged", "unchanged"]
+    more = list(tasks.add(iter(listed), job("id", "name")))
+    assert [row["status"] for row in more] == ["done", "done"], "it lacked filters of this request"
+    assert {one.column for one in parquet_bloom.inspect(out / "1.parquet").files[0].filters} == {"id", "name"}
+    pq.write_table(pa.table({"id": [1]}), out / "1.parquet")
+    first, second = tasks.add(iter(listed), job("id"))
+    assert (first["status"], second["status"]) == ("unchanged", "failed")
+    assert "is not this file with filters" in second["error"]
+    assert pq.read_table(out / "1.parquet").num_rows == 1

@@ -425,6 +425,25 @@ def test_a_journal_whose_folder_cannot_be_synced_is_taken_back(torn: Torn, monke
     assert os.listdir(torn.path.parent) == ["keys.parquet"]
 
 
+def test_an_append_that_fails_is_taken_back_at_once(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fails when the file has most of its new bytes: the call that met it leaves the old file."""
+    fsync, data = os.fsync, torn.path.stat()
+    grown = []
+
+    def fails_once(fd: int) -> None:
+        if not grown and os.path.samestat(os.fstat(fd), data):
+            grown.append(torn.path.stat().st_size)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fails_once)
+    with pytest.raises(StorageError, match="Input/output error"):
+        torn.add(append=True)
+    assert len(torn.old) < grown[0] < len(torn.new)
+    assert torn.path.read_bytes() == torn.old
+    assert os.listdir(torn.path.parent) == ["keys.parquet"]
+
+
 def test_a_journal_is_hidden_and_no_litter(torn: Torn) -> None:
     torn.tear(torn.tail[:100])
     old = torn.journal.stat().st_mtime - 10 * 86_400

@@ -152,14 +152,24 @@ def test_a_device_that_appears_at_the_last_moment_stays(keys: Path, tmp_path: Pa
     assert leftovers(tmp_path) == []
 
 
-def test_another_programs_version_of_the_last_moment_comes_back(keys: Path, tmp_path: Path) -> None:
-    """Between the last look and the rename there is a moment; what is renamed then must not be lost."""
-    with AtomicFile(str(keys), str(keys), True, False, replaces=keys.stat()) as new:
+@pytest.mark.parametrize("how", ["renamed", "renamed, of the same size and time", "written in place"])
+def test_another_programs_version_of_the_last_moment_comes_back(keys: Path, tmp_path: Path, how: str) -> None:
+    """Between the last look and the rename there is a moment; what is renamed or written then must not be lost."""
+    before = keys.stat()
+    theirs = b"theirs" if how == "renamed" else bytes(before.st_size)
+
+    def last_moment() -> None:
+        path = keys if how == "written in place" else tmp_path / "theirs"
+        path.write_bytes(theirs)
+        if "time" in how:
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        path.rename(keys)
+
+    with AtomicFile(str(keys), str(keys), True, False, replaces=before) as new:
         new.append(b"ours")
-        (tmp_path / "theirs").write_bytes(b"theirs")
         with pytest.raises(ConflictError, match="was changed by another program meanwhile; nothing was written"):
-            new.commit(last_check=lambda: (tmp_path / "theirs").rename(keys) and None)
-    assert keys.read_bytes() == b"theirs"
+            new.commit(last_check=last_moment)
+    assert keys.read_bytes() == theirs
     assert os.listdir(tmp_path) == [keys.name]
 
 

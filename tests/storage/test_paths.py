@@ -16,7 +16,7 @@ from parquet_bloom.storage.paths import expand, locate, targets
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     for name in ("in/a.parquet", "in/sub/b.parq", "in/sub/c.PQ", "in/x=1/d.parquet", "in/notes.txt", "in/_metadata",
-                 "in/.hidden.parquet", "in/_delta_log/e.parquet", "other/a.parquet", "bare"):  # fmt: skip
+                 "in/.x.parquet", "in/_x.parquet", "in/_delta_log/e.parquet", "other/a.parquet", "bare"):  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")

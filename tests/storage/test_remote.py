@@ -26,7 +26,7 @@ from support.samples import ROW_GROUPS, keys_table, leftovers, random_bytes, wri
 
 import parquet_bloom
 from parquet_bloom.cli import run
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning
+from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, TableWarning
 from parquet_bloom.output import s3 as s3_module
 from parquet_bloom.output.draft import Extent
 from parquet_bloom.output.s3 import LEAST, MOST, MOST_PARTS, Part, plan_parts
@@ -741,6 +741,34 @@ def test_fsspec_in_memory(tmp_path: Path, small: bytes, capsys: pytest.CaptureFi
     assert run(["inspect", "memory://d/in/k=1/x.parquet"]) == 0
     assert "memory://d/in/k=1/x.parquet: 1,200 rows, 3 row groups, no filter" in capsys.readouterr().out
     memory.store.clear()
+
+
+def test_what_is_kept_in_memory_is_no_end_of_a_file() -> None:
+    memory = fsspec.filesystem("memory")
+    data = bytes(range(256)) * 2048
+    memory.pipe("/kept/x.bin", data)
+    with OpenFile("/kept/x.bin", memory) as source:
+        source.prefetch([(0, 1000), (200_000, 5000)])
+        for at, length in ((0, 1000), (500, 1000), (900, 300_000), (204_999, 2), (200_000, 5000), (205_000, 1)):
+            assert source.read(at, length) == data[at : at + length]
+    memory.rm("/kept", recursive=True)
+
+
+def test_an_object_that_another_program_replaced_meanwhile_stays(small: bytes) -> None:
+    """On a storage that neither swaps names nor compares versions, the last look is all there is."""
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/replaced/x.parquet", small)
+    newer = small + b"newer"
+
+    def replaced(*_: object) -> None:
+        memory.pipe("/replaced/x.parquet", newer)
+
+    with pytest.raises(ConflictError, match="was changed by another program meanwhile; nothing was written"):
+        parquet_bloom.add_filters(
+            "/replaced/x.parquet", filesystem=memory, columns=["*"], in_place=True, progress=replaced
+        )
+    assert memory.cat("/replaced/x.parquet") == newer
+    memory.rm("/replaced", recursive=True)
 
 
 def test_fsspec_s_own_errors_are_ours(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ from parquet_bloom.format.values import operand
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.tables.ducklake.reading import DeleteFile
 from parquet_bloom.tables.ducklake.table import open_ducklake
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "ducklake"
@@ -530,6 +532,14 @@ def test_what_is_no_catalog_is_refused(tmp_path):
         open_ducklake(f"{tmp_path}/text/main.t", None)
     with pytest.raises(RequestError, match=r"ducklake:postgres:\.\.\. is a catalog on a server"):
         open_ducklake("postgres:dbname=x password=geheim/main.t", None)
+
+
+def test_a_delete_file_of_several_snapshots_deletes_what_each_had_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "deletes.parquet"
+    columns = {"file_path": ["x"] * 3, "pos": [1, 3, 5], "_ducklake_internal_snapshot_id": [2, 4, 9]}
+    pq.write_table(pa.table(columns), path)
+    file = DeleteFile(Location(str(path)), "parquet", 3)
+    assert [file.positions(snapshot).tolist() for snapshot in (1, 2, 4, 8, 9)] == [[], [1], [1, 3], [1, 3], [1, 3, 5]]
 
 
 def test_a_delete_of_a_row_that_is_not_there_is_an_error(small):
