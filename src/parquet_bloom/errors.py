@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-
-from parquet_bloom.dataclass import dataclass
+from dataclasses import dataclass
 
 # --- what errors advise -----------------------------------------------------------------------
 

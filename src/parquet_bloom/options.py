@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, TypeVar, cast
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 
 PathLike = str | os.PathLike[str]

@@ -244,7 +244,7 @@ def test_files_in_a_store_are_read_and_replaced(small):
             where = table.new_location(file)
             store.put(where.path, store.get(file.path))
             changes.append(Change(file, where, file.size, int.from_bytes(store.get(file.path)[-8:-4], "little")))
-        missing = replace(changes[0], location=replace(changes[0].location, path=changes[0].location.path + "x"))
+        missing = changes[0]._replace(location=replace(changes[0].location, path=changes[0].location.path + "x"))
         with pytest.raises(StorageError, match="is not there"):
             table.commit(snapshot, [missing], {})
         table.commit(snapshot, changes, {})
@@ -591,9 +591,9 @@ def test_changes_that_would_not_be_found_again_are_refused(small, tmp_path):
     table, snapshot = opened(small)
     [change] = with_filters(table, snapshot)
     with pytest.raises(RequestError, match="does not change in place"):
-        table.commit(snapshot, [replace(change, location=snapshot.files[0])], {})
+        table.commit(snapshot, [change._replace(location=snapshot.files[0])], {})
     elsewhere = replace(change.location, path=str(tmp_path / "x.parquet"))
     with pytest.raises(RequestError, match="lies in the folder of the old one"):
-        table.commit(snapshot, [replace(change, location=elsewhere)], {})
+        table.commit(snapshot, [change._replace(location=elsewhere)], {})
     with pytest.raises(StorageError, match="bytes, where a file of 1 bytes was written"):
-        table.commit(snapshot, [replace(change, size=1)], {})
+        table.commit(snapshot, [change._replace(size=1)], {})

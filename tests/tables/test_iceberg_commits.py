@@ -678,7 +678,7 @@ def test_a_file_that_is_not_there_whole_is_not_committed(warehouse: Warehouse, w
     snapshot = ours.snapshot()
     change = changed(ours, snapshot.files[0], way)
     with pytest.raises(StorageError, match="nothing was committed"):
-        ours.commit(snapshot, [replace(change, size=change.size + 1)], {})
+        ours.commit(snapshot, [change._replace(size=change.size + 1)], {})
     Path(change.location.path).unlink()
     with pytest.raises(StorageError, match="(?i)no such file"):
         ours.commit(snapshot, [change], {})
@@ -708,7 +708,7 @@ def test_a_new_version_that_the_log_would_not_lead_to_is_not_committed(warehouse
     other.parent.mkdir()
     Path(change.location.path).rename(other)
     with pytest.raises(StorageError, match="which is another place; nothing was committed"):
-        ours.commit(snapshot, [replace(change, location=replace(change.location, path=str(other)))], {})
+        ours.commit(snapshot, [change._replace(location=replace(change.location, path=str(other)))], {})
     assert len(scanned(table)) == 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 from typing import Any, Unpack
@@ -26,7 +26,6 @@ from parquet_bloom.advice.survey import (
     seconds,
     survey_column,
 )
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import (

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.advice.survey import read_survey, survey_column
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.column_bounds import chunks_of
 from parquet_bloom.edit.gain import Estimate, estimate
 from parquet_bloom.edit.sample import Interval

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack, cast
 
 import click
@@ -29,7 +30,6 @@ from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import false_places_option, items_option, kind_option, probability_option, root_option
 from parquet_bloom.cli.locate import first_that_fits, keys_of, keys_options
 from parquet_bloom.cli.progress import watched
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions, part
 

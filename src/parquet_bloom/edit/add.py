@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
 from parquet_bloom.edit.plan import FilterProgress, Plan, Request, Run, plan_file, upper_bound
 from parquet_bloom.edit.reports import AddedFile

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.add import AddToFile, add_to
 from parquet_bloom.edit.changeable import Changeable, ChangeableTable
 from parquet_bloom.edit.plan import (

@@ -22,13 +22,12 @@ row groups differ (Student's t, two-sided 95 %), once as those that values are d
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.column_bounds import Bounds, Chunks, Floats, Sorted, one_value, stretches_of
 from parquet_bloom.edit.sample import (
     GrowingSample,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.changeable import Changeable
 from parquet_bloom.edit.finish import check_written, write_footer

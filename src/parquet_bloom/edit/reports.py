@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.known import notes_of, warnings_of
 from parquet_bloom.format.schema import Leaf

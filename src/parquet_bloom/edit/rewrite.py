@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import tail_of

@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from parquet_bloom._version import __version__
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.reports import FileReport, TableCommit
 from parquet_bloom.errors import (
     ConflictError,
@@ -351,7 +350,7 @@ class _Run(Generic[R]):
             now = live.get(change.file.path)
             fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
             if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter
-                self._pending.append(replace(one, change=replace(change, file=now)))
+                self._pending.append(replace(one, change=change._replace(file=now)))
             else:
                 self._remove(change.location.path)
                 self._seen.discard(change.file.path)

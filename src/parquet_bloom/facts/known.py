@@ -12,12 +12,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.format.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 

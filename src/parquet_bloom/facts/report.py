@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import Message, RequestError, parameter
 from parquet_bloom.facts.known import ALL, ENGINES, KINDS, facts_of, hazards, known_engines, version_of
 from parquet_bloom.source.results import Result, table_of

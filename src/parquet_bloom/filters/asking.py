@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.filters.locate import (
     ColumnFilterRanges,

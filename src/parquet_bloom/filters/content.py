@@ -24,11 +24,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import xxhash
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, ConflictError, UnknownColumnError
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, find_leaf

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import PageHeader, PageType
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC

@@ -7,12 +7,11 @@ is the job of `verify`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers, tails_of
 from parquet_bloom.format.footer import Footer

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.format import final
 from parquet_bloom.format.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
@@ -41,8 +41,7 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnFilterRanges:
+class ColumnFilterRanges(NamedTuple):
     """The filters of one column; every array has one element a row group.
 
     exists     bool: the footer points at one, or holds one itself
@@ -91,8 +90,7 @@ def header_of(num_bytes: int) -> bytes:
     return final.header(num_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Structures:
+class _Structures(NamedTuple):
     """The structures of a file, as offsets from its start.
 
     page_start, page_stop  int64[row groups, columns]: the extent of each chunk's pages
@@ -165,8 +163,7 @@ def is_pointed_at(offset: Integers) -> Flags:
 _FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as many next
 
 
-@dataclass(frozen=True, slots=True)
-class FilterRange:
+class FilterRange(NamedTuple):
     """The range of a filter, by the footer.
 
     offset  bytes from the start of the file

@@ -9,11 +9,10 @@ in the body together, without any of these objects.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.filters.locate import (
     FilterRange,
@@ -123,8 +122,7 @@ class StoredFilter(Protocol):
         """Describe the filter and its problems."""
 
 
-@dataclass(frozen=True, slots=True)
-class InBody:
+class InBody(NamedTuple):
     """A filter at the place that the footer points at; see StoredFilter."""
 
     source: OpenFile
@@ -213,8 +211,7 @@ class InBody:
         return filter_in(self.source.read_up_to(self.offset, end), header)
 
 
-@dataclass(frozen=True, slots=True)
-class InFooter:
+class InFooter(NamedTuple):
     """A filter that the footer holds itself, and that costs no reading; see StoredFilter."""
 
     source: OpenFile

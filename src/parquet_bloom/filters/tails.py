@@ -18,10 +18,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer

@@ -8,7 +8,7 @@ byte order, a filter of another row group, bits lost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters

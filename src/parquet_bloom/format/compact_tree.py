@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FooterError, FooterLimitError, parameter
 from parquet_bloom.options import limits
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,6 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterFormatError, FooterError, RequestError
 from parquet_bloom.format import compact
 from parquet_bloom.format.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
@@ -229,8 +229,7 @@ def strategy_of(number: int) -> Strategy:
 # --- in a file ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FooterFilter:
+class FooterFilter(NamedTuple):
     """A filter as a footer holds it.
 
     held_in  "column metadata", the chunk's key-values, or "Statistics", the draft's own

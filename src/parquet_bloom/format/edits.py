@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (

@@ -10,13 +10,13 @@ absent only if all of them say so.
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterFormatError, UnknownFilterError
 from parquet_bloom.format import final, parquet_41
 from parquet_bloom.format.final import Candidate, Header, Rule

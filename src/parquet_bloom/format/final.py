@@ -8,13 +8,14 @@ Source: parquet-format BloomFilter.md and parquet.thrift; vector bloom_filter.xx
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import mmh3
 import xxhash
 
 from parquet_bloom._thrift.parquet import ttypes
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format import compact
 from parquet_bloom.kernels.hashes import HashName
 from parquet_bloom.kernels.split_block import IndexRule
@@ -42,16 +43,14 @@ class Rule:
         return f"{self.hash} seed {self.seed} {self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One reading of an ambiguous header: the rule, and where the bitset starts after the offset."""
 
     rule: Rule
     bits_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """A recognised header; num_bytes is the bitset's, candidates come likeliest first."""
 
     spec: str

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from itertools import accumulate
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import EncryptedFooterError, FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (
@@ -102,8 +101,7 @@ def footer_length(tail: bytes, file_size: int) -> int:
     return length
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChunks:
+class ColumnChunks(NamedTuple):
     """One column's chunks, for building filters; every list has one element a row group.
 
     num_values, null_counts  as the footer has them; None: not known

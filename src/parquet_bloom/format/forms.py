@@ -7,13 +7,13 @@ of 2015). A form says how a filter is built, where it may lie, and how a file de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.format import draft_2015, final, parquet_41
 from parquet_bloom.format.draft_2015 import Style, built, key_values, style_named
@@ -31,8 +31,7 @@ BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size
 USELESS_FPP = 0.5  # a filter that admits more than half of all absent values is not written
 
 
-@dataclass(frozen=True, slots=True)
-class Sizing:
+class Sizing(NamedTuple):
     """How large a filter may be.
 
     fpp        target rate
@@ -64,8 +63,7 @@ class Sizing:
         return num_bytes // 2 + folded_rate * self.in_vain <= num_bytes + rate * self.in_vain
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltFilter:
+class BuiltFilter(NamedTuple):
     """A filter, or the reason why there is none.
 
     data    header and bitset, as they go into the file; None without a filter
@@ -359,7 +357,7 @@ class KProbeForm:
     style  which of the families' filters to write
     """
 
-    style: Style = Style()
+    style: Style = Style()  # noqa: RUF009  (frozen)
     name: str = "statistics"
     placements: tuple[Placement, ...] = ()
     writes_length: bool = False

@@ -13,11 +13,9 @@ byte whether what lies behind the old end is a beginning of it.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import zlib
-
-from parquet_bloom.dataclass import dataclass
+from typing import NamedTuple
 
 SUFFIX = ".parquet-bloom-journal"
 HEADER_BYTES = 512
@@ -25,8 +23,7 @@ _MAGIC = b"parquet-bloom append 1\n"
 _NAME_BYTES = 180  # of the file's name; names have 255 at most
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(NamedTuple):
     """The header of a journal; sizes are bytes, times nanoseconds."""
 
     device: int
@@ -40,7 +37,7 @@ class Journal:
 
     def encode(self) -> bytes:
         """The header, HEADER_BYTES long."""
-        told = dataclasses.asdict(self)
+        told = self._asdict()
         text = json.dumps({**told, "crc32": _crc(told)}, separators=(",", ":"))
         return (_MAGIC + text.encode() + b"\n").ljust(HEADER_BYTES)
 

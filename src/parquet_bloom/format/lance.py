@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -27,7 +28,6 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterFormatError, RefusedTypeError, RequestError
 from parquet_bloom.format import roaring
 from parquet_bloom.format.arrow_types import has_any_length

@@ -13,13 +13,12 @@ import datetime as dt
 import math
 import re
 import uuid
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-
-from parquet_bloom.dataclass import dataclass
 
 DAY_NS = 86_400 * 10**9
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()

@@ -12,7 +12,7 @@ other over every file there is. storage.open_file chooses between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, SchemaElement
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (

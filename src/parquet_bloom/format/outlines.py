@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, SchemaElement
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (

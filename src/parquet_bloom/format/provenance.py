@@ -23,9 +23,9 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.footer import ChunkKey, Footer, derived
 from parquet_bloom.format.footer_filters import filters_in_pairs

@@ -14,12 +14,12 @@ import fnmatch
 import glob
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, SchemaElement, Type
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError
 
 BOOLEAN, INT32, INT64, INT96 = Type.BOOLEAN, Type.INT32, Type.INT64, Type.INT96

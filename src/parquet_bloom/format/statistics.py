@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.footer import Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf

@@ -18,13 +18,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format import literals
 from parquet_bloom.format.literals import (
     DAY_NS,
@@ -299,8 +298,7 @@ def is_day_of_an_instant(value: Literal, leaf: Leaf) -> bool:
 # types compares the numbers, though an engine that rounds first finds a 1 for 1.0000000000000001.
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """A literal in the order of one column.
 
     lower, upper  the literal lies between these two values of the column's order (see statistics.domain_of);

@@ -9,6 +9,7 @@ A hundred thousand row groups take the tree, or the bindings, seconds; the loop 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 
@@ -23,7 +24,6 @@ from parquet_bloom._thrift.parquet.ttypes import (
     RowGroup,
     SchemaElement,
 )
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (
     I32,

@@ -12,7 +12,7 @@ specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/support/naive.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import mmh3
 import numpy as np
@@ -21,7 +21,6 @@ import pyarrow.types as pt
 import xxhash
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.kernels.loops import compiled, loop
 
 # --- hashes by numpy ------------------------------------------------------------------------------
@@ -46,8 +45,7 @@ _MASK = (1 << 64) - 1
 _VALUE_NS, _STEP_NS = 10.0, 10_000.0  # 8 bytes of a value; 8 bytes of a group, however few its values are
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Values of one width.
 
     data    uint8[..]

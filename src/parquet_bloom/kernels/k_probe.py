@@ -21,6 +21,7 @@ Proven with pr215_vectors.json, guava_vectors.json and value_vectors.json of fix
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import mmh3
@@ -28,7 +29,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import block
 from parquet_bloom.kernels.hashes import hash_array

@@ -15,13 +15,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
 
 from parquet_bloom._version import __version__
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, ConflictError, DamagedFileError, RequestError, first_line, parameter
 from parquet_bloom.filters.content import HASH_BYTES, Content, Recording
 from parquet_bloom.filters.decode import ColumnReader

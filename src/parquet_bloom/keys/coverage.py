@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, StaleIndexError
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, LimitError, StorageError, first_line, parameter
 from parquet_bloom.filters.decode import PYARROW_ERRORS, check_page, page_sizes
 from parquet_bloom.format.footer import MAGIC

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileError
 from parquet_bloom.keys.entries import U64, Part, prefixes, ranges
 from parquet_bloom.keys.listing import Listing

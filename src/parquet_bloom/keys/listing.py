@@ -13,7 +13,7 @@ chunk, bounds in the column's order (format.statistics.domain_of), flags, and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.filters.content import HASH_BYTES, Content
 from parquet_bloom.format.schema import INT32, INT64, Leaf

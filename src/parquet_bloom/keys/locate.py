@@ -13,6 +13,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
@@ -21,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileChangedError, FileError, RefusedTypeError, RequestError, StaleIndexError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.arrow_types import array_of

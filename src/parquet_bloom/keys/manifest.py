@@ -20,10 +20,10 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, SchemaElement
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FooterError, RequestError
 from parquet_bloom.format import compact
 from parquet_bloom.format.schema import Leaf, leaves_of

@@ -13,12 +13,11 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import astuple, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, RefusedTypeError, RequestError, UnknownColumnError, parameter
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf, select_leaves

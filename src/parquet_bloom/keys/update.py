@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ConflictError, FileError, RequestError, StorageError
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format.schema import split_path

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array

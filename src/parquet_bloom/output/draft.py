@@ -13,10 +13,10 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import StorageError
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import clone, copy_range, require_space

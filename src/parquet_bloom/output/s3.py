@@ -21,11 +21,11 @@ import threading
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import IO, Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
 from parquet_bloom.options import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion

@@ -16,9 +16,9 @@ import posixpath
 import secrets
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import EXISTS, ConflictError, StorageError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.options import WriteOptions

@@ -17,7 +17,7 @@ import operator
 import re
 import sys
 import uuid
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.arrow_types import array_of
 from parquet_bloom.format.literals import DAY_NS, Instant, Literal, literal_text

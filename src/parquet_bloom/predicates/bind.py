@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.format.literals import Literal, as_literal, literal_text, spelled
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf, find_leaf, join_path
@@ -45,8 +44,7 @@ from parquet_bloom.predicates.tree import Predicate
 # column that is of another kind there says nothing about this file.
 
 
-@dataclass(frozen=True, slots=True)
-class FirstFile:
+class FirstFile(NamedTuple):
     """The columns that a data set is known by, those of its first file: a literal must mean the same there.
 
     name         of the file, for messages
@@ -70,8 +68,7 @@ class FirstFile:
         return same_kind(leaf, original) or (self.is_table and widened)
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(NamedTuple):
     """The columns a predicate may speak of.
 
     leaves   of the file
@@ -87,8 +84,7 @@ class Schema:
     strict: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """The column of a part.
 
     leaf    of the file, or a partition's key
@@ -231,8 +227,7 @@ def _folded(leaf: Leaf) -> tuple[str, ...]:
 RANKED_FROM = 8  # so many literals are looked up in a sorted list, fewer are compared one by one
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """One end of an interval: a literal between low and high, itself outside if `open`."""
 
     low: Any

@@ -9,7 +9,7 @@ import re
 import uuid
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,6 @@ from sqlglot.parser import Parser as SqlParser
 from sqlglot.parser import binary_range_parser
 from sqlglot.tokens import Tokenizer as SqlTokenizer
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TextError
 from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, read_clock, read_date, read_instant, spelled
 

@@ -12,13 +12,13 @@ adds arguments from version to version, so a node with an argument not named her
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise, takewhile
 from typing import Any, NoReturn
 
 from sqlglot import Token, TokenType, exp
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TextError
 from parquet_bloom.format.literals import Literal
 from parquet_bloom.predicates.sql import (

@@ -15,12 +15,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.literals import Literal, read_date, spelled
 from parquet_bloom.format.schema import quoted
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.report.text import Say, gist, growth, headline, plural, print_table, share, size
 
 FILES_SHOWN = 20

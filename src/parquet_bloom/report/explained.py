@@ -8,10 +8,9 @@ already. Nothing of this is read before an error is shown.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-
-from parquet_bloom.dataclass import dataclass
 
 _GENERAL = re.compile(r"^\*\*Hint:\*\* (.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _SPECIAL = re.compile(r"^\* `([^`]+)`: ?(.*)$", re.MULTILINE)

@@ -6,9 +6,8 @@ Source of the annotations' form: "Workflow commands for GitHub Actions", notice,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.report.text import plural
 
 _SHOWN = 10  # annotations of one kind that a run shows
@@ -16,8 +15,7 @@ _ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _IN_NAMES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """One condition: its option, whether it is met, and why not."""
 
     gate: str

@@ -10,13 +10,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.report.text import (
     ELLIPSIS,

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import IO, Any, Protocol
-
-from parquet_bloom.dataclass import dataclass
+from typing import IO, Any, NamedTuple, Protocol
 
 LEAST_WIDTH = 80
 UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut
@@ -348,8 +346,7 @@ def print_table(
         print(f"  {_CUT}", file=out)
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
+class Laid(NamedTuple):
     """A table in lines.
 
     rows  the lines of each row

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple, SupportsIndex, Unpack, overload
@@ -18,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import derived

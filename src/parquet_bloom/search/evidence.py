@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.filters.asking import Answers, Probes
 from parquet_bloom.filters.locate import filter_ranges_of
@@ -151,8 +151,7 @@ STAGES = (None, "no rows", "literal", "partition", "bounds", "filter", "index")
 _NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A bound predicate and how far to go for it.
 
     pairs    the partition values of the file

@@ -11,6 +11,7 @@ import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, RequestError
 from parquet_bloom.filters.asking import AnyTails, count_read, headers_of, places_of
 from parquet_bloom.filters.locate import filter_ranges_of, header_of

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.literals import literal_text
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
@@ -241,8 +240,7 @@ def _bucketed(term: Term, mask: Masks, files: Sequence[TableFile]) -> Masks:
 _SCHEMAS = 64  # of files, whose leaves under the table's names are kept
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusion:
+class Exclusion(NamedTuple):
     """Why a file was not opened.
 
     decided_by  "literal", "partition" or "bounds", as for row groups; of a folder's name "partition", of a key index

@@ -10,10 +10,10 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 from weakref import WeakSet
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.outlines import JoinedOutline, join
@@ -193,8 +193,7 @@ class SearchOptions(AskOptions, ReadOptions, total=False):
     """Options of a search over files or a table; each has a default. See AskOptions, ReadOptions."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSchema:
+class DatasetSchema(NamedTuple):
     """The columns of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there

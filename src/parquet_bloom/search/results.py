@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.predicates.bind import Bound
 from parquet_bloom.predicates.outcomes import TRUE

@@ -138,7 +138,7 @@ class Search:
     def of(self, files: Sequence[DataFile]) -> Search:
         """The same over some of a table's files."""
         snapshot = replace(self.found.snapshot, files=cast("list[TableFile]", list(files)))
-        return Search(replace(self.found, snapshot=snapshot), self.predicate, self.options, index=self._index)
+        return Search(self.found._replace(snapshot=snapshot), self.predicate, self.options, index=self._index)
 
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
@@ -313,7 +313,7 @@ class Search:
         question = self.question(outline.leaves, data_file)
         self.ask_index()  # of the first file's columns, if this is it
         if (closed := self.closed(data_file, source.version_token, outline.n_row_groups)) is not None:
-            question = replace(question, closed=closed)
+            question = question._replace(closed=closed)
         decision = decide(partial(ask, source), outline, question)
         searched = FileResult(
             data_file,

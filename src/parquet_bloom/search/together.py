@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.filters.asking import Answers, AnyTails, Probes, ask_joined
 from parquet_bloom.format.footer import derived
@@ -81,8 +80,7 @@ class Searching(Protocol):
         """As Search has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(NamedTuple):
     """Files that were decided together.
 
     outlines  of each file
@@ -334,7 +332,7 @@ class Together:
             return
         files = [group.files[i] for i in numbers]
         if search.evidence is not None:
-            question = replace(question, closed=self._closed(files, outline))
+            question = question._replace(closed=self._closed(files, outline))
         filters = _JoinedFilters(files, outline, tails)
         decision = decide(filters, outline, question)
         decided = Decided(files, group.outlines, numbers, outline, decision, question.bound)
@@ -342,7 +340,7 @@ class Together:
         if isinstance(search.visit, SeveralVisit):
             visited = search.visit.of_several(tails, decided)
             alone.update(number for number, one in enumerate(visited) if one is None)
-            decided = replace(decided, visited=visited)
+            decided = decided._replace(visited=visited)
         for number, (i, file) in enumerate(zip(numbers, files, strict=True)):
             if number not in alone and file.is_pinned and file.is_unchanged(search.evidence is not None):
                 places[group.places[i]] = decided, number

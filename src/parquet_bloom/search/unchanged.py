@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -15,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import xxhash
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import (
     DamagedFileError,
     FileChangedError,

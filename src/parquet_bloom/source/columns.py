@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.format.arrow_types import fields_of, is_list, with_fields
 from parquet_bloom.format.footer import decode_footer
@@ -79,8 +79,7 @@ class _Node:
         return bool(self.element.repetition_type == FieldRepetitionType.REPEATED)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A field of a table in one file.
 
     field     of the table
@@ -134,14 +133,14 @@ def matches(
     search = _Search(file, by_id and any(element.field_id is not None for element in schema))
     found = [search.match(one, *((None, None) if one.name in logged else search.child(one, root))) for one in fields]
     alike = _named_alike(found, root)
-    return tuple(replace(one, same_name=True) if one.field.name in logged else one for one in alike)
+    return tuple(one._replace(same_name=True) if one.field.name in logged else one for one in alike)
 
 
 def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
     """The fields of one group, each with whether its name means the same there."""
     names = {node.element.name for node in group.children}
     return tuple(
-        replace(one, same_name=one.name == one.field.name if one.at is not None else one.field.name not in names)
+        one._replace(same_name=one.name == one.field.name if one.at is not None else one.field.name not in names)
         for one in found
     )
 
@@ -185,8 +184,7 @@ def children_of(one: Field) -> Sequence[Field]:
     return [Field(child.name, child.type, child.nullable) for child in fields_of(one.type)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(NamedTuple):
     """In one file, by ids or else by names."""
 
     file: object

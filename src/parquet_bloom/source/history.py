@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
-
-from parquet_bloom.dataclass import dataclass
 
 OPERATION = "parquet-bloom.operation"
 _COLUMNS, _COMPLETE, _CHOICE = "parquet-bloom.columns", "parquet-bloom.complete", "parquet-bloom.choice"

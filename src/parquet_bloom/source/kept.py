@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, side_by_side

@@ -14,9 +14,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import TableOptions
 from parquet_bloom.storage.display import may_be_secret, without_secret

@@ -20,9 +20,9 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from urllib.parse import unquote
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import Message, TableFormatError, on_one_line, parameter
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.storage.display import without_secret

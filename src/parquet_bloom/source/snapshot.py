@@ -14,14 +14,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
 from parquet_bloom.options import CommitMode
@@ -170,8 +169,7 @@ class Snapshot:
     memory: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitModes:
+class CommitModes(NamedTuple):
     """How a file of a table may get a new version.
 
     default          the way that keeps every promise of this table; None: neither does, `refusal` says why
@@ -189,8 +187,7 @@ class CommitModes:
         return "; ".join(dict.fromkeys(reason for reason in (self.no_same_path, self.no_new_path) if reason))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One file of a commit.
 
     file      as the snapshot has it

@@ -12,11 +12,10 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions, part
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 _LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",), "ducklake": ("duckdb",)}
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedSource:
+class ResolvedSource(NamedTuple):
     """The files of a source.
 
     snapshot  its files, at one version; of files without a log their listing
@@ -280,10 +278,10 @@ class Pinned(CallSource):
         if found.tables is None:
             return found
         if self.raw_files and refuses:
-            return replace(found, tables=None)
+            return found._replace(tables=None)
         tables = Tables(refuses)  # of this question: footers tell each one of tables anew
         tables.join(found.tables.found.values())
-        return replace(found, tables=tables)
+        return found._replace(tables=tables)
 
     def _resolution(self) -> _Resolution | None:
         return self.__dict__.get("_look")
@@ -296,7 +294,7 @@ class Pinned(CallSource):
             names = f"{name.unversioned}@{version}"
         found = CallSource(names, self.filesystem, self.raw_files, self.access).resolve(stored_only)
         files = [replace(file, pins=pins) for file in found.snapshot.files]
-        return replace(found, snapshot=replace(found.snapshot, files=files))
+        return found._replace(snapshot=replace(found.snapshot, files=files))
 
     def __repr__(self) -> str:
         many = self.paths if isinstance(self.paths, list) else [self.paths]

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.arrow_types import are_alike, map_nested
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.literals import decimal_casts
@@ -85,8 +84,7 @@ class OwnNames:
         return select_leaves(leaves, columns, exclude)
 
 
-@dataclass(frozen=True, slots=True)
-class FileNames:
+class FileNames(NamedTuple):
     """The columns of a table in one file.
 
     here   the table's leaves that the file has -> the file's
@@ -163,8 +161,7 @@ def names_of(snapshot: Snapshot) -> Names:
 _SCHEMAS = 8  # of files, that a table's names keep
 
 
-@dataclass(frozen=True, slots=True)
-class _Matched:
+class _Matched(NamedTuple):
     """The places of a table's fields in files of one schema.
 
     own      TableFile.fields of these files

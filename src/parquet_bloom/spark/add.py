@@ -21,11 +21,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.add_to_source import AddToTableFile, request_for_source
 from parquet_bloom.edit.changeable import check_placement, checked_commits
 from parquet_bloom.edit.plan import Request, TableColumns

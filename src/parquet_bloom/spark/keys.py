@@ -17,7 +17,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Unpack
@@ -25,7 +25,6 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import SparkJobError
 from parquet_bloom.filters.content import Content
 from parquet_bloom.format.schema import Leaf, select_leaves

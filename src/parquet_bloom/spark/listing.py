@@ -16,13 +16,12 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import add, xor
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.output.folder import SUFFIX, remove_stale

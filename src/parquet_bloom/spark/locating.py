@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, RefusedTypeError, RequestError, first_line
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.keys.evidence import SearchedIndex

@@ -14,11 +14,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.paths import DataFile, partitions_of

@@ -20,11 +20,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.plan import Plan, Request, Run, plan_file, writing_order
 from parquet_bloom.edit.reports import AddedFile
@@ -298,7 +298,7 @@ def _filter_row(
         "row_group": key[0],
         "column": key[1],
         "data": built.data if built is not None else None,
-        "built": json.dumps(dataclasses.asdict(dataclasses.replace(built, data=None))) if built else None,
+        "built": json.dumps(built._replace(data=None)._asdict()) if built else None,
         "error": error,
     }
 

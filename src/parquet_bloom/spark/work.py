@@ -17,7 +17,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from operator import itemgetter
@@ -25,7 +25,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import FileError, ParquetBloomError, RequestError, UnknownColumnError, first_line
 from parquet_bloom.format.schema import Leaf, choose_leaves
 from parquet_bloom.keys.coverage import Coverage, coverage_of
@@ -273,7 +272,7 @@ class FilesWork:
         schema = DatasetSchema(leaves, pseudo_leaves(self.partition_fields), path)
         missing = unresolved(schema)
         if missing:
-            schema = replace(schema, leaves=schema.leaves + self._elsewhere(schema, missing, unresolved))
+            schema = schema._replace(leaves=schema.leaves + self._elsewhere(schema, missing, unresolved))
         return schema
 
     def _elsewhere(

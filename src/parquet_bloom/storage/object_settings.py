@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
-
-from parquet_bloom.dataclass import dataclass
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
 _CONNECT_S, _ANSWER_S = 3.0, 10.0  # until a connection stands, and between two pieces of an answer

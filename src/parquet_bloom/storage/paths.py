@@ -6,11 +6,10 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.display import Brief, without_secret
@@ -79,8 +78,7 @@ class FailedFile(Brief):
         return self.error.message.removeprefix(f"{self.path}: ")
 
 
-@dataclass(frozen=True, slots=True)
-class FileSet:
+class FileSet(NamedTuple):
     """The data files that the paths of a call lead to.
 
     filesystem  of all of them; None: the local one
@@ -126,8 +124,7 @@ def expand(
 _Listing = tuple[Store, str, Sequence[tuple[str, bool]], bool]  # as Seen has it
 
 
-@dataclass(frozen=True, slots=True)
-class _FilesThere:
+class _FilesThere(NamedTuple):
     """The files below a folder of another storage, or that fit a pattern.
 
     root      the folder, or the pattern's fixed part
@@ -445,8 +442,7 @@ def partitions_of(path: str) -> Partitions:
 _REPLACE = parameter("in_place", True) + " to replace the source"
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(NamedTuple):
     """The place of each file's new version; the rest as in FileSet."""
 
     targets: dict[DataFile, Location]

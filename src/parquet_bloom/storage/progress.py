@@ -12,9 +12,9 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.remote import Location
 

@@ -12,12 +12,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.options import limits
 from parquet_bloom.storage.display import without_secret

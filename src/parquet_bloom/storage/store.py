@@ -12,10 +12,10 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.storage.remote import Handle, Location

@@ -20,10 +20,10 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, parameter
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.outline import Outline

@@ -32,9 +32,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.storage.operating_system import file_system_of
 
 _SETTLED_S = 0.1
@@ -60,8 +59,7 @@ _TOLD = (
 Kept = dict[str, Any]  # a token as JSON: whole numbers and texts
 
 
-@dataclass(frozen=True, slots=True)
-class LocalToken:
+class LocalToken(NamedTuple):
     """Of a file of this machine: times in nanoseconds, device and inode as stat(2) has them."""
 
     size: int
@@ -104,8 +102,7 @@ class LocalToken:
         return self.facts(fd) if age >= _SETTLED_S and LocalToken.of(os.fstat(fd)) == self else None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreToken:
+class StoreToken(NamedTuple):
     """Of a file on another storage.
 
     etag        without quotes; None where the store has none that stands for the bytes
@@ -156,7 +153,7 @@ class StoreToken:
         return {name: value for name, value in facts.items() if value is not None}
 
 
-_LOCAL = set(LocalToken.__slots__)
+_LOCAL = set(LocalToken._fields)
 _OF_BYTES = {"etag", "generation"}
 
 

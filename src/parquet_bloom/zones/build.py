@@ -13,14 +13,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import CHANGED, RequestError, StorageError, parameter
 from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, several

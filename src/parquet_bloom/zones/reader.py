@@ -11,11 +11,11 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, first_line
 from parquet_bloom.extras import to_install
 from parquet_bloom.format import lance as form

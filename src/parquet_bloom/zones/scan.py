@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -27,7 +27,6 @@ from parquet_bloom._thrift.parquet.ttypes import (
     RowGroup,
     SchemaElement,
 )
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, FooterError, RequestError, first_line
 from parquet_bloom.filters.decode import PYARROW_ERRORS
 from parquet_bloom.format import compact

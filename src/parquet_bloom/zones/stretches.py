@@ -10,12 +10,12 @@ A part that no index speaks for may give anything; so may rows that lie in no zo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, RefusedTypeError
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.final import Rule

@@ -11,14 +11,13 @@ import os
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, RequestError, StaleIndexError, parameter
 from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring

@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from parquet_bloom.advice.advise import Advice, advise_on
 from parquet_bloom.advice.survey import evenly_spread
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.facts.report import EnginesReport, engines
 from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
@@ -339,7 +338,7 @@ def gather(request: Request, output: str) -> Content:
 def _stored_files(found: ResolvedSource) -> ResolvedSource:
     """Without rows that a table's log holds itself, of which no file can be shown or changed."""
     files = [file for file in found.snapshot.files if file.stored]
-    return replace(found, snapshot=replace(found.snapshot, files=files))
+    return found._replace(snapshot=replace(found.snapshot, files=files))
 
 
 def _refuse_source(files: Sequence[DataFile], output: str) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Unpack
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.facts.report import EngineInfo
 from parquet_bloom.format.schema import Leaf

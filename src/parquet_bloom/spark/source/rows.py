@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -24,7 +24,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.datasource import InputPartition
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.arrow_types import is_list

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,7 +22,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, RequestError
 from parquet_bloom.keys.coverage import coverage_of
 from parquet_bloom.keys.index import open_key_index

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -24,7 +25,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_type
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
 from parquet_bloom.format.arrow_types import (
     are_alike,

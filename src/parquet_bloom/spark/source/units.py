@@ -16,13 +16,12 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import StorageError
 from parquet_bloom.spark.listing import FILE, TABLE, Entry, crowded, entries_of, table_of
 from parquet_bloom.spark.storages import Storages

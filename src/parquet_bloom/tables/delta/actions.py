@@ -12,12 +12,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.tables.delta.log import Files, TableFolder, lines_of, opened, read_file

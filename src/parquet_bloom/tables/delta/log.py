@@ -20,10 +20,10 @@ import re
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import StorageError, TableFormatError
 from parquet_bloom.source.roots import Roots, no_plain_path
 from parquet_bloom.storage.open_file import OpenFile

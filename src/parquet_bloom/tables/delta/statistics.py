@@ -23,6 +23,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -30,7 +31,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
 from parquet_bloom.tables.delta.actions import Add

@@ -8,6 +8,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -15,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import ConflictError, DamagedFileError, FilterFormatError, RequestError, TableFormatError
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import FilterCommit, History, Identities, Version, filter_commit

@@ -12,11 +12,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError, parameter
 from parquet_bloom.format.literals import read_instant
 from parquet_bloom.source.kept import Proof

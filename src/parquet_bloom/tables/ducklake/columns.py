@@ -18,13 +18,12 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, day_number, read_clock, read_date, read_instant
 from parquet_bloom.source.snapshot import Field, LeafPath

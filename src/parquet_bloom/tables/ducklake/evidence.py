@@ -18,11 +18,11 @@ import datetime as dt
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import mmh3
 import pyarrow as pa
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.literals import Instant, Literal, day_number
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand, operand

@@ -12,8 +12,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import (
     ConflictError,
     ParquetBloomError,

@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,6 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import NestedField, StringType, StructType, UnknownType
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import (
     ConflictError,
     ParquetBloomError,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, TypeVar
 
@@ -35,7 +36,6 @@ from pyiceberg.manifest import (
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import StructProtocol
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import side_by_side
 

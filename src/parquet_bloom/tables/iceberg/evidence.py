@@ -16,7 +16,7 @@ import datetime as dt
 import struct
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -54,7 +54,6 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
 from parquet_bloom.source.snapshot import FileBounds, LeafPath

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.manifest import FileFormat
@@ -13,7 +13,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergLog
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.source.columns import identities

@@ -6,7 +6,7 @@ Executors of Spark read them as the library does, so nothing here loads pyiceber
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import orc
 
-from parquet_bloom.dataclass import dataclass
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, TableFormatError, first_line
 from parquet_bloom.storage.open_file import arrow_input
 from parquet_bloom.storage.remote import Location, storage_error
