@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from support import column_kinds
 from support.column_kinds import Truth, truth_of
+from support.commands import command
 from support.object_store import ObjectStore
 from support.repeats import more_then_slow
 from support.samples import random_bytes
@@ -531,3 +532,25 @@ def test_samples_of_a_store_are_read_side_by_side_and_say_the_same(
     many = advised(64)
     assert most >= 3, "side by side"
     assert many == advised(1)
+
+
+def test_a_column_that_does_not_decode_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
+    """DuckDB 1.5 writes an ARRAY with NULLs that pyarrow cannot read."""
+    path = tmp_path / "arrays.parquet"
+    array = "CASE WHEN range % 3 = 0 THEN NULL ELSE [range, range + 1, range + 2]::INTEGER[3] END"
+    rows = f"SELECT hash(range) AS id, {array} AS fixed, 'n' || hash(range) AS name FROM range(5000)"
+    duckdb.sql(f"COPY ({rows}) TO '{path}' (WRITE_BLOOM_FILTER false)")
+    with pytest.raises(pa.ArrowException):
+        pq.read_table(path)
+    advice = {one.column: one for one in parquet_bloom.advise(path).columns}
+    assert {name for name, one in advice.items() if one.advised} == {"id", "name"}
+    assert f"{path}: row group 0, column fixed.list.element cannot be decoded" in advice["fixed.list.element"].reason
+    done = command("report", path, "-o", tmp_path / "report.html")
+    assert done.returncode == 0, done.stderr
+    done = command("add", path, "--in-place")
+    assert done.returncode == 0, done.stderr
+    assert "column fixed.list.element cannot be decoded" in done.stdout
+    [file] = parquet_bloom.inspect(path).files
+    assert {one.column for one in file.filters} == {"id", "name"}
+    with pytest.raises(parquet_bloom.DamagedFileError, match=r"column fixed\.list\.element cannot be decoded"):
+        parquet_bloom.add_filters(path, columns=["fixed.list.element"], in_place=True)

@@ -419,7 +419,11 @@ def _column(data: Survey, advice: Advice, log: QueryLog | None, engine: str | No
     if refusal is not None:
         found.reason = refusal
         return found
-    surveyed = survey_column(data, leaf)
+    try:
+        surveyed = survey_column(data, leaf)
+    except DamagedFileError as error:  # the other columns can be read
+        found.reason = str(error)
+        return found
     if surveyed is None:
         found.reason = "no value is stored"
         return found

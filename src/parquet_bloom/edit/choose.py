@@ -20,6 +20,7 @@ import pyarrow as pa
 from parquet_bloom.edit.column_bounds import chunks_of
 from parquet_bloom.edit.gain import Estimate, estimate
 from parquet_bloom.edit.sample import distinct, halves, places_of, shared_fraction, thinned
+from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.forms import Sizing
@@ -47,7 +48,7 @@ def columns_without_gain(
 
     chunks   column -> the row groups in which it could get one
     sizings  column -> how large its filters may be
-    Decodes as much of each column as edit.gain.estimate does. Raises DamagedFileError where it does not decode.
+    Decodes as much of each column as edit.gain.estimate does. One that does not decode gets no filter; the others may.
     """
     outline = source.outline()
 
@@ -56,9 +57,11 @@ def columns_without_gain(
         reader = ColumnReader(source, leaf)
         groups = chunks[column]
         files = [(outline, leaf, statistics_of(outline, leaf))]
-        found = estimate(
-            chunks_of(leaf, files, len(groups), lambda *_: reader, source.is_remote, groups), LEAST_BENEFIT
-        )
+        known = chunks_of(leaf, files, len(groups), lambda *_: reader, source.is_remote, groups)
+        try:
+            found = estimate(known, LEAST_BENEFIT)
+        except DamagedFileError as error:
+            return error.reason
         # Without a value `build` finds that there is none, and says so.
         return None if found is None else reason_against(found, sizings[column])
 
