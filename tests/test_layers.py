@@ -36,6 +36,7 @@ ORDER = [
     "tables/ducklake",
     "filters",  # of one open file: values and filters, inspect, verify
     "search",  # which row groups can match
+    "rows",  # their rows
     "facts",  # which engine uses filters of which type
     "edit",  # new versions of files and tables
     "change",  # a door, one module: files and tables
@@ -52,6 +53,7 @@ ORDER = [
 ]
 ADAPTERS = {"tables/delta", "tables/iceberg", "tables/ducklake"}
 CHANGE = {"edit", "change"}
+SEARCH = {"search", "rows"}
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "storage": {"predicates"},
     "output": {"predicates"},
@@ -62,11 +64,12 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "tables/ducklake": {"output", "predicates", "tables/delta", "tables/iceberg"},
     "filters": {"output", "predicates", "tables", *ADAPTERS},
     "search": {"output", "tables", *ADAPTERS},
-    "facts": {"filters", "output", "predicates", "search", "tables", *ADAPTERS},
-    "edit": {"search", "predicates", "tables", *ADAPTERS},
-    "change": {"facts", "search", "predicates", "tables", *ADAPTERS},
-    "advice": {"search", "output", "tables", *ADAPTERS},
-    "keys": {"facts", *CHANGE, "advice", "zones", "tables", *ADAPTERS},
+    "rows": {"output", "tables", *ADAPTERS},
+    "facts": {"filters", "output", "predicates", *SEARCH, "tables", *ADAPTERS},
+    "edit": {*SEARCH, "predicates", "tables", *ADAPTERS},
+    "change": {"facts", *SEARCH, "predicates", "tables", *ADAPTERS},
+    "advice": {*SEARCH, "output", "tables", *ADAPTERS},
+    "keys": {"facts", *CHANGE, "advice", "zones", "rows", "tables", *ADAPTERS},
     "zones": {"facts", *CHANGE, "advice", "tables", *ADAPTERS},
     "read": {"facts", *CHANGE, "advice", "output", "tables", *ADAPTERS},
 }

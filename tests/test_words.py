@@ -181,7 +181,7 @@ def test_fields_that_docstrings_describe_exist() -> None:
 DOTTED = re.compile(r"(?<![\w./:-])[a-z_0-9]+(?:\.[A-Za-z_0-9]+)+(?![\w/(])")
 # Settings of Spark, and files, whose first words are rooms of ours too.
 FOREIGN = re.compile(
-    r"spark\.(task|pyspark|sql|dataSource)\b|.*\.(parquet|txt|html|py)$|schema\.name-mapping|schema\.name$"
+    r"spark\.(task|pyspark|sql|dataSource)\b|.*\.(parquet|txt|html|py|csv)$|schema\.name-mapping|schema\.name$"
 )
 
 

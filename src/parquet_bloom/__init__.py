@@ -87,9 +87,9 @@ if TYPE_CHECKING:
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table, scan_polars
     from parquet_bloom.report.page.page import ReportPage, write_report
+    from parquet_bloom.rows.scan import Scan
     from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict, Verdicts, check
     from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
-    from parquet_bloom.search.scan import Scan
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
 
@@ -125,7 +125,7 @@ _HOMES = {
     "RemovedFile": "edit.reports",
     "ReportPage": "report.page.page",
     "RowGroupVerdict": "search.check",
-    "Scan": "search.scan",
+    "Scan": "rows.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
     "Source": "api",

@@ -13,9 +13,9 @@ from parquet_bloom.format.schema import INT32, Leaf
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.polars_expressions import from_polars
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.rows.scan import Scan
 from parquet_bloom.search.index import is_key_index
 from parquet_bloom.search.options import SearchOptions
-from parquet_bloom.search.scan import Scan
 from parquet_bloom.source.results import Result
 from parquet_bloom.storage.display import line, quantity
 

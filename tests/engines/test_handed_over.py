@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquet_bloom
-from parquet_bloom.search.unchanged import SearchedDataset
+from parquet_bloom.rows.unchanged import SearchedDataset
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 RECORDED = {"duckdb": (2, 0), "datafusion": (55, 0), "polars": (2, 1), "pyarrow": (26, 0)}

@@ -155,7 +155,7 @@ def test_another_kind_is_named_once_with_both_files(files: dict[str, Path], colu
     paths, text = list(files.values()), text_of(column, ASKED[-1])
     expected = f"{OTHER_KIND[column, writer]}, {files['pyarrow']} (in 1 of 5 files: {files[writer]})"
     assert (text, expected) in parquet_bloom.check(paths, text).unused
-    from parquet_bloom.search.scan import Scan
+    from parquet_bloom.rows.scan import Scan
 
     assert Scan(paths, text).unused == parquet_bloom.check(paths, text).unused
 

@@ -18,7 +18,7 @@ import pytest
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.search.scan import Scan
+from parquet_bloom.rows.scan import Scan
 
 TABLE = {
     "id": pa.array([1, 2, 3]), "small": pa.array([1, 2, 3], pa.int32()), "name": pa.array(["a", "b", "c"]),

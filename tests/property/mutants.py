@@ -23,7 +23,8 @@ from parquet_bloom.format import values as operands
 from parquet_bloom.predicates import arrow, bind, outcomes
 from parquet_bloom.predicates import bind as names
 from parquet_bloom.predicates import outcomes as deciding
-from parquet_bloom.search import evidence, results, scan
+from parquet_bloom.rows import scan
+from parquet_bloom.search import evidence, results
 from parquet_bloom.search import evidence as hive
 
 

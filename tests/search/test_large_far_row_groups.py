@@ -21,7 +21,7 @@ from support.recording_store import Answer, Asked, RecordingStore, keyed, record
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, FileChangedError, RequestError, StorageError
-from parquet_bloom.search import fetched
+from parquet_bloom.rows import fetched
 from parquet_bloom.storage import open_file
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

@@ -24,7 +24,7 @@ import pytest
 from support.repeats import more_then_slow
 
 import parquet_bloom
-from parquet_bloom.search.layouts import filterable
+from parquet_bloom.rows.layouts import filterable
 
 TEXTS = {
     "string": pa.string(),

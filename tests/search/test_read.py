@@ -210,7 +210,7 @@ def test_small_row_groups_are_counted_together(tmp_path: Path, monkeypatch: pyte
         assert count(tmp_path / "a.parquet", text) == read_table(tmp_path / "a.parquet", text).num_rows > 0
         assert len(sizes) == 1
     sizes.clear()
-    monkeypatch.setattr("parquet_bloom.search.scan._GATHERED_ROWS", 70)
+    monkeypatch.setattr("parquet_bloom.rows.scan._GATHERED_ROWS", 70)
     assert count(tmp_path / "a.parquet", "word = 'w1' AND x >= 3") == 77
     assert max(sizes) == 70
     assert len(sizes) > 5

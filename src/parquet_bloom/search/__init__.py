@@ -1,4 +1,4 @@
-"""Finds the row groups that can match a predicate, and their rows.
+"""Finds the row groups that can match a predicate.
 
 Decisions
 
@@ -19,12 +19,4 @@ Files of other storages are decided together as their tails arrive, up to 64 at 
     threads only fetch, and the caller's thread decides about all tails that are there: 0.5 ms, requests included.
     A run waits 50 ms at most for more tails, so that results, progress and errors of a slow store come as they come.
     What a tail does not hold is left to a search of that file alone, in a thread, with the requests of before.
-
-pyarrow's scanner does not filter by itself: its filter starts with min and max, and loses NaN.
-    `scan` hands it row groups and filters the batches. Afterwards `unchanged` checks that the files are still the ones
-    that were searched.
-
-Rows of a table are read file by file, two side by side.
-    pyarrow's data set scanner knows neither field ids nor positions. `dataset` returns pyarrow's own only if deletes,
-    renames, casts and constants change nothing.
 """

@@ -14,6 +14,6 @@ A log's words choose files; the user's words open file systems.
 
 One function matches columns.
     `columns.matches` finds the fields of a table in a file's schema, by ids or else by names. Evidence (`search.log`)
-    and rows (`search.source_rows`) both use it through `view.FileView`. So evidence about one column can never be
+    and rows (`rows.source_rows`) both use it through `view.FileView`. So evidence about one column can never be
     applied to another. If the column is ambiguous the file is an error.
 """

@@ -36,13 +36,13 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.rows.fetched import FilePart
+from parquet_bloom.rows.layouts import FORMAT
+from parquet_bloom.rows.scan import Scan
+from parquet_bloom.rows.source_rows import FileRows, check_times
 from parquet_bloom.search.evidence import INDEX, partition_value
-from parquet_bloom.search.fetched import FilePart
-from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
-from parquet_bloom.search.scan import Scan
-from parquet_bloom.search.source_rows import FileRows, check_times
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence

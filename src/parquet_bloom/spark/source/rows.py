@@ -6,7 +6,7 @@
     both       batches -> the schema's types -> the rows of the query
 
 What a file is asked and what rows are filtered by are one predicate, seen from both sides: from the file's values
-(for_file) and from Spark's. Of a table row groups are chosen by search.search, rows are read by search.source_rows, as
+(for_file) and from Spark's. Of a table row groups are chosen by search.search, rows are read by rows.source_rows, as
 without Spark.
 """
 
@@ -43,14 +43,14 @@ from parquet_bloom.predicates.tree import (
     Unknown,
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
+from parquet_bloom.rows.source_rows import TableRows
+from parquet_bloom.rows.unchanged import ChangeGuard
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.index import Evidence, Index, closed_groups, key_index
 from parquet_bloom.search.log import Log, NoLog, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.search import Search, warn_of_damage
-from parquet_bloom.search.source_rows import TableRows
-from parquet_bloom.search.unchanged import ChangeGuard
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import ResolvedSource, resolved_files

@@ -24,6 +24,10 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, column_names, refuse_unknown
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Compare, Part, Predicate, Unknown, leaves_of
+from parquet_bloom.rows.fetched import FilePart
+from parquet_bloom.rows.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
+from parquet_bloom.rows.source_rows import FileRows, SourceRows, TableRows
+from parquet_bloom.rows.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.search.check import (
     ExcludedFile,
     RowGroupVerdict,
@@ -34,16 +38,12 @@ from parquet_bloom.search.check import (
     sizes_of,
     verdicts_of,
 )
-from parquet_bloom.search.fetched import FilePart
 from parquet_bloom.search.index import key_index, unlisted
-from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
 from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
 from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.search import Search, as_predicate
-from parquet_bloom.search.source_rows import FileRows, SourceRows, TableRows
 from parquet_bloom.search.together import Stretch
-from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
 from parquet_bloom.storage.open_file import OpenFile

@@ -32,9 +32,8 @@ from parquet_bloom.format.arrow_types import fields_of, wider
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT96, Leaf
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Compare, IsNull
-from parquet_bloom.search.evidence import Question, decide, literal_outcome
-from parquet_bloom.search.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
-from parquet_bloom.search.layouts import (
+from parquet_bloom.rows.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
+from parquet_bloom.rows.layouts import (
     file_format,
     for_scanner,
     format_for,
@@ -44,9 +43,10 @@ from parquet_bloom.search.layouts import (
     select_columns,
     with_partitions,
 )
+from parquet_bloom.rows.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, read_error
+from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
-from parquet_bloom.search.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, read_error
 from parquet_bloom.source.columns import schema_of
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.view import FileView, TableNames

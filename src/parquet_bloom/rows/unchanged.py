@@ -29,7 +29,7 @@ from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.tree import Unknown
-from parquet_bloom.search.layouts import with_groups
+from parquet_bloom.rows.layouts import with_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.search import Search
