@@ -203,9 +203,7 @@ def look_up(base: Path, key: int) -> None:
     print(f"the first question {1000 * (time.process_time() - begun):.0f} ms of processor time")
     for name, call in calls.items():
         took = processor(call)
-        print(
-            f"{name:11} {took:7.1f} ms, warm; {rss() - before:.0f} MB above a process that asked a small index"
-        )
+        print(f"{name:11} {took:7.1f} ms, warm; {rss() - before:.0f} MB above a process that asked a small index")
 
 
 def processor(work: Callable[[], object], turns: int = TURNS) -> float:

@@ -14,6 +14,7 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.polars_expressions import from_polars
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.rows.scan import Scan
+from parquet_bloom.rows.selection import taken_rows
 from parquet_bloom.search.index import is_key_index
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.source.results import Result
@@ -245,6 +246,7 @@ def _with_deletes(scan: Scan, pruned: PrunedFiles) -> list[str]:
 
 logger = logging.getLogger("parquet_bloom")
 _BATCH_ROWS = 1 << 17
+_PLACE = "place in the batch"
 _NEEDS = "scan_polars needs Polars 2.0 or later (pip install 'polars>=2')"
 
 
@@ -294,10 +296,8 @@ def scan_polars(
     ) -> Iterator[pl.DataFrame]:
         tree = None if predicate is None else from_polars(predicate, schema)
         left = n_rows
-        for batch in _chosen(scan, tree, _columns(with_columns, predicate), batch_size or _BATCH_ROWS):
+        for batch in _chosen(scan, tree, predicate, _columns(with_columns, predicate), batch_size or _BATCH_ROWS):
             part = _as_polars(batch, first.keys)
-            if predicate is not None:
-                part = part.filter(predicate)
             if with_columns is not None:
                 part = part.select(with_columns)
             if left is not None:
@@ -317,18 +317,38 @@ def _columns(with_columns: Sequence[str] | None, predicate: pl.Expr | None) -> l
     return list(dict.fromkeys([*with_columns, *(predicate.meta.root_names() if predicate is not None else ())]))
 
 
+class _PolarsFilter:
+    """Filters rows of a scan by Polars' own expression."""
+
+    def __init__(self, predicate: pl.Expr, scan: Scan) -> None:
+        self.columns = predicate.meta.root_names()
+        self._predicate, self._scan = predicate, scan
+
+    def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows for which it is true."""
+        seen = batch.select(self.columns) if self.columns else batch  # an expression of literals has no columns
+        frame = _as_polars(self._scan.narrowed(seen), self._scan.keys)
+        kept = frame.with_row_index(_PLACE).filter(self._predicate)[_PLACE]
+        return taken_rows(batch, kept.to_numpy())
+
+
 def _chosen(
-    scan: Callable[[Predicate | None], Scan], tree: Predicate | None, columns: list[str] | None, batch_rows: int
+    scan: Callable[[Predicate | None], Scan],
+    tree: Predicate | None,
+    predicate: pl.Expr | None,
+    columns: list[str] | None,
+    batch_rows: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the row groups that can match."""
+    """The rows that Polars keeps, of the row groups that can match."""
     try:
         chosen = scan(tree)
-        return map(chosen.narrowed, chosen.unfiltered(columns, batch_rows))
+        keep = None if predicate is None else _PolarsFilter(predicate, chosen)
+        return map(chosen.narrowed, chosen.filtered_by(keep, columns, batch_rows))
     except RequestError as error:  # it cannot be bound to the files; Polars knows what it means all the same
         if tree is None:
             raise
         logger.info("%s: not used to skip: %s", tree, error)
-        return _chosen(scan, None, columns, batch_rows)
+        return _chosen(scan, None, predicate, columns, batch_rows)
 
 
 def _as_polars(rows: pa.Table | pa.RecordBatch, keys: Sequence[Leaf]) -> pl.DataFrame:

@@ -61,7 +61,8 @@ def meaning(outline: Outline) -> Meaning:
             assert (at == NONE) == (length == NONE), "a place and a length, or neither"
             assert at == NONE or 0 <= at <= at + length <= len(outline.data), "a span lies within its bytes"
             spans.append(None if at == NONE else outline.data[at : at + length])
-    scalars = [slot for slot in range(Slot.COUNT) if not Slot.OLD_MAX <= slot < Slot.TYPE and slot < Slot.KEY_VALUES]
+    scalars = [slot for slot in range(Slot.TYPE + 1) if not Slot.OLD_MAX <= slot < Slot.TYPE]
+    scalars.append(Slot.CODEC)
     told = outline.metadata
     return Meaning(
         outline.leaves, outline.rows.tolist(), slots[scalars].tolist(), spans, held(outline),
@@ -183,6 +184,7 @@ def test_what_the_slots_hold(tmp_path: Path) -> None:
                 Slot.FILTER_OFFSET: meta.bloom_filter_offset, Slot.FILTER_LENGTH: meta.bloom_filter_length,
                 Slot.OFFSET_INDEX: chunk.offset_index_offset, Slot.COLUMN_INDEX: chunk.column_index_offset,
                 Slot.NULL_COUNT: statistics.null_count, Slot.NAN_COUNT: statistics.nan_count, Slot.TYPE: meta.type,
+                Slot.CODEC: meta.codec,
             }  # fmt: skip
             for slot, value in told.items():
                 assert outline.slots[slot, i, j] == (NONE if value is None else value), slot.name

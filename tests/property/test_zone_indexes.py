@@ -22,6 +22,7 @@ import parquet_bloom.lance as zones
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import join_path
 from parquet_bloom.predicates.rows import row_filter
+from parquet_bloom.rows import matching
 from parquet_bloom.zones.scan import IndexedScan
 
 ROWS, ZONE, FILES = 600, 7, 3
@@ -73,6 +74,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     names = [join_path(path) for path in INDEXED]
     zones.build_index(folder / "data", names, folder / "out", items=ZONE, probability=1e-5)
     return folder, pq.read_table(folder / "data")
+
+
+@pytest.fixture(autouse=True)
+def pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups as small as these are read by pages, as large ones are."""
+    monkeypatch.setattr(matching, "_LEAST", 0)
+    monkeypatch.setattr(matching, "_STRETCH", 8)
 
 
 @pytest.mark.smoke

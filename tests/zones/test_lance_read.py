@@ -20,7 +20,7 @@ import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, StaleIndexError
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.zones.scan import IndexedScan, plan_pages
+from parquet_bloom.zones.scan import IndexedScan
 
 PAGES = {"data_page_size": 256, "write_batch_size": 32, "write_page_index": True}
 
@@ -170,28 +170,15 @@ def test_folders_names_and_missing_columns_are_filled_in(tmp_path):
     assert left
 
 
-def test_files_without_a_page_index_are_read_by_row_groups(tmp_path):
+def test_files_without_a_page_index_are_read_by_pages_too(tmp_path):
     table = wide_table(900)
-    pq.write_table(table, tmp_path / "data.parquet", row_group_size=300)
+    pq.write_table(table, tmp_path / "data.parquet", row_group_size=300, **PAGES | {"write_page_index": False})
     zones.build_index(tmp_path / "data.parquet", ["id"], tmp_path / "out", items=20)
     key = next(v for v in table["id"].to_pylist()[400:] if v is not None)
     scan = IndexedScan(tmp_path / "data.parquet", f"id = {key}", tmp_path / "out")
     assert same_rows(scan.to_table(), parquet_bloom.read_table(tmp_path / "data.parquet", f"id = {key}"))
-    assert (scan.kept[0][1], scan.pages.left) == ([1], 0)
-
-
-def test_a_plan_is_made_only_where_it_saves_more_than_the_dictionaries(tmp_path):
-    table = pa.table({"a": [f"a rather long text, number {i % 500}" for i in range(4000)], "b": range(4000)})
-    pq.write_table(table, tmp_path / "x.parquet", use_dictionary=["a"], compression="none", **PAGES)
-    few, most = np.array([[10, 20]]), np.array([[0, 3000]])
-    with OpenFile(tmp_path / "x.parquet") as source:
-        assert plan_pages(source, 0, ["a"], few) is None, "the dictionary is larger than all of the pages"
-        plan = plan_pages(source, 0, ["b"], few)
-        assert plan.pages_read == 1
-        assert plan.columns["b"].dictionary[1] == 0
-        assert plan_pages(source, 0, ["b"], np.array([[0, 4000]])) is None
-        assert plan_pages(source, 0, ["b"], most) is not None
-        assert plan_pages(source, 0, ["a", "b"], few) is not None
+    assert scan.kept[0][1] == [1]
+    assert scan.pages.left > scan.pages.read > 0
 
 
 def test_an_offset_index_that_lies_is_not_used_or_an_error(tmp_path):

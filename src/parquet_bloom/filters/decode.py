@@ -90,7 +90,7 @@ def page_sizes(
         source.prefetch([(at, stop - at)])  # the pages are read from there, too
     found, seen = PageSizes(), 0
     while at < stop and seen < num_values:
-        header, start = _header(source, where, at, stop)
+        header, start = page_header(source, where, at, stop)
         size, grown = header.compressed_page_size, header.uncompressed_page_size
         end = start + size
         if end > source.size:
@@ -110,7 +110,7 @@ def page_sizes(
     return found
 
 
-def _header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHeader, int]:
+def page_header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHeader, int]:
     """The page header at a byte, and where it ends. Raises DamagedFileError."""
     length = _HEADER_BYTES
     while True:

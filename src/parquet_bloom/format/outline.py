@@ -53,7 +53,8 @@ class Slot(IntEnum):
     TYPE = 18
     KEY_VALUES = 19
     DRAFT_FILTER = 21  # Statistics 7 where it is a struct
-    COUNT = 23
+    CODEC = 23
+    COUNT = 24
 
 
 _BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
@@ -155,6 +156,7 @@ def outline_of(footer: Footer) -> Outline:
             if value is not None:
                 slots[slot, i, j] = value
         slots[Slot.TYPE, i, j] = meta.type
+        slots[Slot.CODEC, i, j] = NONE if meta.codec is None else meta.codec
     if DRAFT_FILTER.search(footer.data):
         for (i, j), data in draft_structs(footer.data).items():
             keep(Slot.DRAFT_FILTER, i, j, data)

@@ -66,6 +66,7 @@ def _actions() -> NDArray[np.int64]:
     table[_CHUNK, ColumnChunkId.column_index_offset] = w.STORE, Slot.COLUMN_INDEX, I64
     for id, slot, wire in (
         (ColumnMetaDataId.type, Slot.TYPE, I32),
+        (ColumnMetaDataId.codec, Slot.CODEC, I32),
         (ColumnMetaDataId.num_values, Slot.NUM_VALUES, I64),
         (ColumnMetaDataId.total_compressed_size, Slot.COMPRESSED_SIZE, I64),
         (ColumnMetaDataId.data_page_offset, Slot.DATA_PAGE, I64),

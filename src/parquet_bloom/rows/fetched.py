@@ -27,7 +27,7 @@ import pyarrow.dataset as ds
 
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.format.outline import Outline, extents_in
-from parquet_bloom.rows.layouts import chunk_by_chunk
+from parquet_bloom.rows.layouts import chunk_by_chunk, own_leaves
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_same, version_of
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.storage.file_objects import FileObject
@@ -57,8 +57,8 @@ _SCANNED = 32  # files that go through one scanner
 
 
 def chunk_ranges(outline: Outline, groups: Sequence[int], names: Collection[str] | None) -> list[Range]:
-    """Offset and length of the column chunks of these top-level columns (None: all) in some row groups."""
-    columns = [leaf.index for leaf in outline.leaves if names is None or leaf.path[0] in names]
+    """Offset and length of the column chunks of some of a file's top-level columns (None: all) in some row groups."""
+    columns = [leaf.index for leaf in own_leaves(outline) if names is None or leaf.path[0] in names]
     chunks = outline.slots[:, list(groups)][:, :, columns]
     start, stop = extents_in(chunks)
     return list(zip(start.ravel().tolist(), (stop - start).ravel().tolist(), strict=True))

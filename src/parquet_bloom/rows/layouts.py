@@ -24,6 +24,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from parquet_bloom.format.arrow_types import fields_of, is_view, with_fields
+from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
 from parquet_bloom.options import Limits, limits
@@ -140,7 +141,7 @@ def with_partitions(schema: pa.Schema, keys: Sequence[Leaf]) -> pa.Schema:
 
 # --- layouts --------------------------------------------------------------------------------------
 
-_SCHEMA_KEY = "ARROW:schema"  # base64 of an IPC message: the schema that an Arrow writer was given
+SCHEMA_KEY = "ARROW:schema"  # base64 of an IPC message: the schema that an Arrow writer was given
 _T = pa.types
 
 
@@ -201,14 +202,39 @@ def format_for(outline: Outline, schema: pa.Schema, *, of_table: bool, filtered:
     return file_format(**read)
 
 
+@derived
+def own_leaves(outline: Outline) -> tuple[Leaf, ...]:
+    """The leaves of a file under its own names; of a table's file the outline has the table's names."""
+    return leaves_of(outline.metadata.schema)
+
+
+def stored_schema(outline: Outline) -> pa.Schema | None:
+    """The Arrow schema that a file's writer put into it; None without one, or where it cannot be decoded."""
+    text = _schema_text(outline)
+    return _decoded(text) if text else None
+
+
+def _schema_text(outline: Outline) -> str | None:
+    pairs = outline.metadata.key_value_metadata or ()
+    text: str | None = next((pair.value for pair in pairs if pair.key == SCHEMA_KEY), None)
+    return text
+
+
+@lru_cache(64)
+def _decoded(text: str) -> pa.Schema | None:
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    except (pa.ArrowException, OSError, binascii.Error, ValueError):
+        return None  # pyarrow says so when it reads the file
+
+
 def viewed_leaves(outline: Outline) -> tuple[Leaf, ...]:
     """The columns of a file, under its own names, that pyarrow reads as views by itself."""
-    pairs = outline.metadata.key_value_metadata or ()
-    text = next((pair.value for pair in pairs if pair.key == _SCHEMA_KEY), None)
+    text = _schema_text(outline)
     at, n_leaves = _views(text) if text else ((), 0)
     if not at:
         return ()
-    own = leaves_of(outline.metadata.schema)  # of a table's file the outline has the table's names
+    own = own_leaves(outline)
     if len(own) != n_leaves:  # which of them are views, pyarrow alone knows
         return tuple(leaf for leaf in own if leaf.physical == BYTE_ARRAY)
     return tuple(own[i] for i in at)
@@ -217,11 +243,7 @@ def viewed_leaves(outline: Outline) -> tuple[Leaf, ...]:
 @lru_cache(64)
 def _views(text: str) -> tuple[tuple[int, ...], int]:
     """The leaves of an Arrow schema that are views, counted in its order, and the number of all leaves."""
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-    except (pa.ArrowException, OSError, binascii.Error, ValueError):
-        return (), 0  # pyarrow says so when it reads the file
-    leaves = [leaf for field in schema for leaf in _leaves(field.type)]
+    leaves = [leaf for field in _decoded(text) or () for leaf in _leaves(field.type)]
     return tuple(i for i, one in enumerate(leaves) if is_view(one)), len(leaves)
 
 
@@ -286,6 +308,18 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
         for name, column in zip(names, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def projected(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """The schema of what `select_columns` gives, of a batch with this one."""
+    fields = []
+    for name in names:
+        top, *below = path_of(name, schema)
+        kind = schema.field(top).type
+        for step in below:
+            kind = kind.field(step).type
+        fields.append(pa.field(name, kind) if below else schema.field(name))
+    return pa.schema(fields)
 
 
 def finished(rows: Any, names: Sequence[str] | None, schema: pa.Schema) -> Any:

@@ -25,8 +25,12 @@ from parquet_bloom.options import PathLike, column_names, refuse_unknown
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Compare, Part, Predicate, Unknown, leaves_of
 from parquet_bloom.rows.fetched import FilePart
-from parquet_bloom.rows.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
-from parquet_bloom.rows.source_rows import FileRows, SourceRows, TableRows
+from parquet_bloom.rows.layouts import check_fields, dataset_schema, file_format, finished, path_of
+from parquet_bloom.rows.matching import Filter, Reading
+from parquet_bloom.rows.pages_file import PagesRead
+from parquet_bloom.rows.selection import RowSelection
+from parquet_bloom.rows.source_rows import FileRows, SourceRows
+from parquet_bloom.rows.table_rows import TableRows
 from parquet_bloom.rows.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.search.check import (
     ExcludedFile,
@@ -201,7 +205,7 @@ class Scan:
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
         opened = self._search.opened
-        own = FileRows(found.files, self.keys, self.filesystem, lambda: self._opened, opened)
+        own = FileRows(found.files, self.keys, self.filesystem, lambda: self._opened, opened, self._known)
         self._rows: SourceRows = TableRows(found.snapshot, opened) if found.has_log else own
 
     def __repr__(self) -> str:
@@ -241,6 +245,9 @@ class Scan:
     def _opened(self) -> list[FileResult]:
         """Those that were opened."""
         return [one for one in self._parts if isinstance(one, FileResult) and one.decision is not None]
+
+    def _known(self) -> list[FileResult]:
+        return self._opened if "_parts" in self.__dict__ else []
 
     def _searched(self) -> list[FileResult | UnopenedFiles]:
         return self._searched_in(self._search)
@@ -344,6 +351,11 @@ class Scan:
         """The same of the first file alone, without a search of the others."""
         return self._rows.first_schema
 
+    @property
+    def pages(self) -> PagesRead:
+        """What reading by pages spared so far."""
+        return self._rows.pages
+
     def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of this scan with the types of `first_schema`. Raises RequestError that names file and column."""
         return self._rows.narrowed(batch)
@@ -389,9 +401,10 @@ class Scan:
             dataset = self._rows.dataset(self._open(), self._with(columns, rows))
             if rows is None:
                 return dataset.to_table(columns=columns)
-            scanner = dataset.scanner(columns=for_scanner(self._with(columns, rows), self.schema))
-            batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
-            return finished(pa.Table.from_batches(batches, scanner.projected_schema), columns, schema)
+            names = self._with(columns, rows)
+            batches = list(self._matching(rows, names, None))
+            read = self._rows.projected(self.schema.names if names is None else names)
+            return finished(pa.Table.from_batches(batches, read), columns, schema)
 
     def to_batches(
         self, columns: str | Sequence[str] | None = None, batch_rows: int = 1 << 16
@@ -403,23 +416,32 @@ class Scan:
         rows = self._row_filter()
         with self._reading(self._with(columns, rows)):
             meter = self.row_meter()
-            for batch in self._batches(self._open(), self._with(columns, rows), batch_rows):
+            names = self._with(columns, rows)
+            if rows is not None:
+                for batch in self._matching(rows, names, batch_rows, meter.add):
+                    yield finished(batch, columns, schema)
+                return
+            for batch in self._batches(self._open(), names, batch_rows):
                 meter.add(batch.num_rows)
-                kept = batch if rows is None else rows.filter_batch(batch)
-                if kept.num_rows:
-                    yield finished(kept, columns, schema)
+                if batch.num_rows:
+                    yield finished(batch, columns, schema)
 
-    def unfiltered(self, columns: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """All living rows of the row groups in which one can match, for callers that filter rows themselves.
+    def filtered_by(
+        self, keep: Filter | None, columns: Sequence[str] | None, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The living rows that a caller's filter keeps, of the row groups in which one can match; None: all of them.
 
+        columns  what the filter needs is among them
         The files are looked at when this is called: names that mean nothing are an error before the first row.
         """
         self._search.reads_rows = True
-        parts = self._open()
+        parts, names = self._open(), self._with(columns, None)
 
         def rows() -> Iterator[pa.RecordBatch]:
-            with self._reading(self._with(columns, None)):
-                yield from self._batches(parts, self._with(columns, None), batch_rows)
+            with self._reading(names):
+                yield from (
+                    self._batches(parts, names, batch_rows) if keep is None else self._matching(keep, names, batch_rows)
+                )
 
         return rows()
 
@@ -451,7 +473,21 @@ class Scan:
 
     def _batches(self, parts: Sequence[FilePart], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of row groups, in order; never more than a few row groups in memory."""
-        return self._rows.batches(parts, names, batch_rows)
+        return Reading(self._rows, names, batch_rows, self._wanted).candidates(parts)
+
+    def _matching(
+        self,
+        rows: Filter,
+        names: list[str] | None,
+        batch_rows: int | None,
+        passed: Callable[[int], object] = lambda rows: None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that match; `passed` is called with a number of rows as the reading goes on."""
+        return Reading(self._rows, names, batch_rows, self._wanted, passed).matching(self._open(), rows)
+
+    def _wanted(self, file: FileResult, group: int) -> RowSelection | None:
+        """The only rows of a row group that can match; None: any."""
+        return None
 
     def _living(self, file: FileResult) -> int:
         """The rows of the row groups that match whole."""

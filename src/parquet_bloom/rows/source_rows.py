@@ -1,10 +1,7 @@
 """Rows of a source's files: of the remaining row groups, as the source has them.
 
-    files without a log   one pyarrow Dataset; columns of the first file, then the folders' keys
-    a table               file by file, under the table's schema, without rows that are deleted
-
-row groups 0, 2 of a file     rows 0 .. 99, 200 .. 299 of it
-deleted: 7, 150, 205          the 7th and the 105th row that are read go
+files without a log   one pyarrow Dataset; columns of the first file, then the folders' keys
+a table               file by file, under the table's schema, without rows that are deleted: rows.table_rows
 """
 
 from __future__ import annotations
@@ -27,8 +24,8 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FilterWarning, RequestError, first_line
-from parquet_bloom.format.arrow_types import fields_of, wider
+from parquet_bloom.errors import DamagedFileError, FilterWarning, RequestError, first_line
+from parquet_bloom.format.arrow_types import wider
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT96, Leaf
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Compare, IsNull
@@ -40,27 +37,27 @@ from parquet_bloom.rows.layouts import (
     fragment,
     partition_expression,
     path_of,
-    select_columns,
     with_partitions,
 )
+from parquet_bloom.rows.pages_file import PagesRead, columns_at
+from parquet_bloom.rows.selection import RowSelection
+from parquet_bloom.rows.times import check_times, check_times_in
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, read_error
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
-from parquet_bloom.source.columns import schema_of
-from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.source.view import FileView, TableNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile
-from parquet_bloom.storage.workers import chain_results
 
 logger = logging.getLogger("parquet_bloom")
-
-_FILES, _REMOTE_FILES, _BATCHES = 2, 16, 2  # that are read side by side, and batches of each that wait
 
 
 class SourceRows(Protocol):
     """The rows of files of one snapshot."""
+
+    @property
+    def pages(self) -> PagesRead:
+        """What reading by pages spared so far."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,11 +74,25 @@ class SourceRows(Protocol):
         """The error of the first file with a value that has no place in the type of its column; None: there is none."""
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
-    ) -> Iterator[pa.RecordBatch]:
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Living rows, file by file and in their order there.
 
-        names  of columns, or of fields of structs, place.x, each once; these are the batches' names. None: all columns
+        names       of columns, or of fields of structs, place.x, each once; these are the batches' names. None: all
+        batch_rows  at most, of a batch; None: as pyarrow has it, for those who keep all of them
+        numbered    with a last column NUMBER, int64: the rows of these row groups are counted from 0, deleted ones too
+        """
+
+    def projected(self, names: Sequence[str]) -> pa.Schema:
+        """The schema of `batches` with these names."""
+
+    def stored(self, file: FileResult, names: Sequence[str]) -> set[str]:
+        """The top-level columns of a file, by its own names, that are read for these."""
+
+    def at(self, part: FilePart, names: Sequence[str], wanted: RowSelection) -> Mapping[str, pa.ChunkedArray]:
+        """Some rows of the one row group of a part, which live: of those columns that are read page by page.
+
+        names  as `batches` has them; those that are missing in the result are to be read by it
         """
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
@@ -103,76 +114,60 @@ class SourceRows(Protocol):
         """
 
 
-def _fragment(
+NUMBER = "number of the row"  # the name of a column
+
+
+def fragment_of(
     part: FilePart,
     schema: pa.Schema,
     constants: pc.Expression | None,
     of_table: bool,
     filtered: bool,
-    fetched: FetchedFile | None,
+    opened: Any,
 ) -> ds.ParquetFileFragment:
-    """The fragment of some row groups; fetched: where the file's bytes are in memory."""
+    """The fragment of some row groups; opened: the file, or pages of it, as pyarrow takes it, if it is in memory."""
     file, groups = part
     assert file.outline is not None
     form = format_for(file.outline, schema, of_table=of_table, filtered=filtered)
-    path = for_arrow(file) if fetched is None else arrow_file(fetched)
+    path = for_arrow(file) if opened is None else opened
     return fragment(path, file.file, constants, groups, form, file.size)
 
 
-# --- times of 96 bits -----------------------------------------------------------------------------
-#
-# INT96 is a day and the nanoseconds of it. pyarrow makes 64 bits of nanoseconds of it, from 1677 to 2262; 9999-12-31
-# becomes a day in 1816. A file's bounds of such columns mean nothing, so that the values alone show which these are.
+def counted(
+    batches: Iterator[pa.RecordBatch], parts: Sequence[FilePart]
+) -> Generator[tuple[pa.RecordBatch, int], None, None]:
+    """Batches of these row groups, and the number of the first row of each.
 
-_NANOSECONDS_END = (2**63 - 1) // 10**9  # seconds from 1970 on; as far before it
-
-
-def check_times(parts: Sequence[FilePart], names: Collection[str] | None, hidden: Collection[str] = ()) -> None:
-    """Raise RequestError for the first file with an INT96 that 64 bits of nanoseconds do not hold.
-
-    names   the top-level columns that are read; None: all. Others cost nothing, INT96 is decoded once more, as seconds
-    hidden  columns that folders' keys hide
+    Raises DamagedFileError where one lies in two row groups: the columns of one have fewer or more rows than it has.
     """
-    for file, groups in parts:
-        assert file.outline is not None
-        leaves = [leaf for leaf in file.outline.leaves if leaf.physical == INT96 and leaf.path[0] not in hidden]
-        stored = list(dict.fromkeys(leaf.path[0] for leaf in leaves if names is None or leaf.path[0] in names))
-        if not stored:
-            continue
-        one = fragment(
-            for_arrow(file), file.file, None, groups, file_format(coerce_int96_timestamp_unit="s"), file.size
-        )
-        try:
-            for batch in one.to_batches(columns=stored):
-                for name, column in zip(stored, batch.columns, strict=True):
-                    if any(map(_is_far, _seconds(column))):
-                        reason = f"column {name} has INT96 times outside the years 1677 to 2262"
-                        advice = "pyarrow reads these wrong; "
-                        advice += f"read other columns, or write {name} anew as a timestamp in microseconds"
-                        raise RequestError(f"{file.file}: {reason}; {advice}")
-        except PYARROW_ERRORS as error:
-            raise read_error(str(file.file), error) from error
+    ends = [
+        (file, group, int(file.outline.rows[group]))
+        for file, groups in parts
+        if file.outline is not None
+        for group in groups
+    ]
+    start, end, at = 0, 0, -1
+    for batch in batches:
+        while start >= end and at + 1 < len(ends):
+            at += 1
+            end += ends[at][2]
+        if start + batch.num_rows > end:
+            raise _miscounted(*ends[at])
+        if batch.num_rows:
+            yield batch, start
+        start += batch.num_rows
+    if start != sum(rows for _, _, rows in ends):
+        raise _miscounted(*ends[at])
 
 
-def _seconds(column: pa.Array) -> Iterator[pa.Array]:
-    """The times in seconds of a column, at any depth. Parquet has none of its own: they are of INT96."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "s":
-        yield column
-    elif pa.types.is_struct(kind):
-        for child in column.flatten():
-            yield from _seconds(child)
-    elif pa.types.is_map(kind):
-        yield from _seconds(column.keys)
-        yield from _seconds(column.items)
-    elif fields_of(kind):
-        yield from _seconds(column.flatten())
+def _miscounted(file: FileResult, group: int, rows: int) -> DamagedFileError:
+    text = f"row group {group} has {rows:,} rows by the footer, and its pages have others; write the file anew"
+    return DamagedFileError(str(file.file), text)
 
 
-def _is_far(times: pa.Array) -> bool:
-    bounds = pc.min_max(times.cast(pa.int64()))
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    return low is not None and (low <= -_NANOSECONDS_END or high >= _NANOSECONDS_END)
+def with_numbers(batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+    """A batch with the column NUMBER, int64[rows of the batch], as its last."""
+    return batch.append_column(pa.field(NUMBER, pa.int64()), pa.array(numbers))
 
 
 # --- columns of folders and of files --------------------------------------------------------------
@@ -222,9 +217,17 @@ class FileRows:
         filesystem: Any,
         searched: Callable[[], Sequence[FileResult]],
         opened: Mapping[int, OpenFile] = MappingProxyType({}),
+        known: Callable[[], Sequence[FileResult]] = tuple,
     ) -> None:
-        """searched: the files of which rows may be read; opened: those that a search has kept open, by id(DataFile)."""
-        self._files, self._keys, self._opened, self._searched = files, keys, opened, searched
+        """Make them.
+
+        searched  the files of which rows may be read, which are searched then
+        opened    those that a search has kept open, by id(DataFile)
+        known     the same as `searched`, or none as long as there was no search
+        """
+        self._files, self._keys, self._opened = files, keys, opened
+        self._searched, self._known = searched, known
+        self.pages = PagesRead()
         self._noted = False
         self._wider: dict[str, DataFile] = {}  # columns whose type is wider than the first file's -> the file
         self.filesystem = filesystem or pyarrow.fs.LocalFileSystem()
@@ -252,7 +255,8 @@ class FileRows:
         try:
             kept = self._opened.get(id(found))
             with OpenFile(found) if kept is None else nullcontext(kept) as source:
-                source.outline()  # what is wrong with the file is said by us, not by pyarrow
+                if not any(one.file is found for one in self._known()):
+                    source.outline()  # what is wrong with the file is said by us, not by pyarrow
                 with source.arrow_file() as file:
                     return pq.read_schema(file)
         except PYARROW_ERRORS as error:
@@ -328,10 +332,31 @@ class FileRows:
         return ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
-    ) -> Iterator[pa.RecordBatch]:
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
+    ) -> Generator[pa.RecordBatch, None, None]:
         """As SourceRows has it."""
+        with closing(self._batches(parts, names, batch_rows)) as batches:
+            if not numbered:
+                yield from batches
+                return
+            for batch, start in counted(batches, parts):
+                yield with_numbers(batch, np.arange(start, start + batch.num_rows))
+
+    def projected(self, names: Sequence[str]) -> pa.Schema:
+        """As SourceRows has it."""
+        empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
+        return empty.scanner(columns=for_scanner(names, self.schema)).projected_schema
+
+    def stored(self, file: FileResult, names: Sequence[str]) -> set[str]:
+        """As SourceRows has it."""
+        return {path_of(name, self.schema)[0] for name in names} - {key.path[0] for key in self._keys}
+
+    def _batches(
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
+    ) -> Generator[pa.RecordBatch, None, None]:
         options: dict[str, Any] = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
+        if batch_rows is None:
+            options = {}
         wanted = for_scanner(None if names is None else list(names), self.schema)
         top = self._top(names)
         with closing(Fetcher(self._opened).scans(parts, top)) as scans:
@@ -345,7 +370,10 @@ class FileRows:
         return None if names is None else {path_of(name, self.schema)[0] for name in names}
 
     def _scanner(self, parts: Sequence[FilePart], files: Sequence[FetchedFile], **options: Any) -> ds.Scanner:
-        fragments = [self.fragment(part, self.schema, file=file) for part, file in zip_longest(parts, files)]
+        fragments = [
+            self.fragment(part, self.schema, opened=None if file is None else arrow_file(file))
+            for part, file in zip_longest(parts, files)
+        ]
         dataset = ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
         return dataset.scanner(**options, **scan_options(files))
 
@@ -379,145 +407,26 @@ class FileRows:
         return partition_expression(self._keys, file.file.partitions)
 
     def fragment(
-        self, part: FilePart, schema: pa.Schema, filtered: bool = False, file: FetchedFile | None = None
+        self, part: FilePart, schema: pa.Schema, filtered: bool = False, opened: Any = None
     ) -> ds.ParquetFileFragment:
-        """As SourceRows has it; file: where its bytes are in memory."""
-        return _fragment(part, schema, self.constants(part[0]), False, filtered, file)
+        """As SourceRows has it; opened: as `fragment_of` has it."""
+        return fragment_of(part, schema, self.constants(part[0]), False, filtered, opened)
 
-
-class TableRows:
-    """Rows of a table's files."""
-
-    def __init__(self, snapshot: Snapshot, opened: Mapping[int, OpenFile] = MappingProxyType({})) -> None:
-        """opened: files that a search has kept open, by id(DataFile)."""
-        self._names = TableNames(snapshot)
-        self._fetcher = Fetcher(opened)
-        self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
-        self.schema = self.first_schema = schema_of(snapshot.fields)
-
-    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As it is: rows have the table's types."""
-        return batch
-
-    def misfit(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> RequestError | None:
-        """None: rows of files are cast to the table's types one by one."""
-        return None
-
-    def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
-    ) -> Iterator[pa.RecordBatch]:
+    def at(self, part: FilePart, names: Sequence[str], wanted: RowSelection) -> Mapping[str, pa.ChunkedArray]:
         """As SourceRows has it."""
-        wanted = self.schema.names if names is None else list(names)
-        top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
-        with closing(self._of_parts(parts, top, batch_rows)) as batches:
-            for batch in batches:
-                yield batch if wanted == top else select_columns(batch, wanted)
+        hidden = {key.path[0] for key in self._keys}
+        assert part[0].outline is not None
+        stored = {leaf.path[0] for leaf in part[0].outline.leaves}
+        constant = [name for name in names if name in hidden or (name in self.schema.names and name not in stored)]
 
-    def living(self, file: FileResult, groups: Sequence[int]) -> int:
-        """As SourceRows has it."""
-        assert file.outline is not None
-        return int(file.outline.rows[list(groups)].sum()) - len(self._deleted_among(file, groups))
+        far = {leaf.path[0] for leaf in part[0].outline.leaves if leaf.physical == INT96}
 
-    def check_whole(self, parts: Sequence[FilePart]) -> None:
-        """As SourceRows has it."""
-        for file, _ in parts:
-            if file.file.deletes is not None:
-                reason, advice = "has row-level deletes", "read_batches and read_table apply them"
-            elif not self.same_names(file):
-                reason, advice = "has columns under other names", "read_batches maps them"
-            elif (name := self._view(file).lacks_nested_default()) is not None:
-                reason, advice = f"lacks {name}, which has a default", "read_batches and read_table give it"
-            else:
-                continue
-            raise RequestError(f"{file.file} {reason}, which a data set of files does not know; {advice}")
+        def read(data: pa.Buffer, own: list[str]) -> list[pa.ChunkedArray]:
+            if times := [name for name in own if name in far]:
+                check_times_in(part[0], pa.BufferReader(data), [0], times)
+            schema = pa.schema([self.schema.field(name) for name in own])
+            one = self.fragment((part[0], [0]), self.schema, opened=pa.BufferReader(data))
+            columns: list[pa.ChunkedArray] = one.to_table(schema=schema, columns=own).columns
+            return columns
 
-    def same_names(self, file: FileResult) -> bool:
-        """As SourceRows has it."""
-        return self._view(file).same_names()
-
-    def constants(self, file: FileResult) -> pc.Expression | None:
-        """As SourceRows has it."""
-        expression = None
-        for name, value in self._view(file).absent().items():
-            one = pc.field(name) == value if value.is_valid else pc.field(name).is_null()
-            expression = one if expression is None else expression & one
-        return expression
-
-    def fragment(
-        self, part: FilePart, schema: pa.Schema, filtered: bool = False, file: FetchedFile | None = None
-    ) -> ds.ParquetFileFragment:
-        """As SourceRows has it; file: where its bytes are in memory."""
-        return _fragment(part, schema, self.constants(part[0]) if filtered else None, True, filtered, file)
-
-    def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
-        """Files one after the other; the next ones are read ahead."""
-        if len(parts) == 1:
-            return self._file(parts[0], names, n)
-        remote = bool(parts) and not parts[0][0].file.is_local
-        return chain_results(
-            partial(self._file, names=names, n=n), parts, _REMOTE_FILES if remote else _FILES, _BATCHES
-        )
-
-    # --- one file ---------------------------------------------------------------------------------
-
-    def _file(self, part: FilePart, names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
-        view = self._view(part[0])
-        stored = view.stored_names(names)
-        with closing(self._fetcher.scans([part], set(stored))) as scans:
-            for _, files in scans:
-                with errors_of(files), closing(self._scanned(part, files, view, names, n)) as batches:
-                    yield from batches
-
-    def _scanned(
-        self, part: FilePart, files: Sequence[FetchedFile], view: FileView, names: list[str], n: int
-    ) -> Generator[pa.RecordBatch, None, None]:
-        file, groups = part
-        stored = view.stored_names(names)
-        columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
-
-        def scanner() -> ds.Scanner:
-            one = self.fragment(part, self.schema, file=next(iter(files), None))
-            return one.scanner(
-                schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1,
-                **scan_options(files),
-            )  # fmt: skip
-
-        deleted = self._deleted_among(file, groups)
-        start = 0
-        with closing(batches_of(scanner, files)) as batches:
-            for batch in batches:
-                stop = start + batch.num_rows
-                gone = deleted[slice(*np.searchsorted(deleted, (start, stop)))] - start
-                start = stop
-                if len(gone) < batch.num_rows:
-                    yield _without(view.batch(batch, names), gone)
-
-    def _view(self, file: FileResult) -> FileView:
-        assert file.outline is not None
-        return self._names.view(file.file, file.outline.metadata.schema)
-
-    def _deleted_among(self, file: FileResult, groups: Sequence[int]) -> NDArray[np.int64]:
-        """Deleted rows, counted among the rows of these row groups as if there were no others: int64[n], sorted."""
-        assert file.outline is not None
-        if file.file.deletes is None:
-            return np.empty(0, np.int64)
-        if id(file.file) not in self._deleted:
-            self._deleted[id(file.file)] = file.file.deletes.positions()
-        positions = self._deleted[id(file.file)]
-        rows = file.outline.rows
-        ends = np.cumsum(rows)
-        found, before = [], 0
-        for group in groups:
-            first = int(ends[group] - rows[group])
-            inside = positions[slice(*np.searchsorted(positions, (first, int(ends[group]))))]
-            found.append(inside - first + before)
-            before += int(rows[group])
-        return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def _without(batch: pa.RecordBatch, gone: NDArray[np.int64]) -> pa.RecordBatch:
-    if not len(gone):
-        return batch
-    living = np.ones(batch.num_rows, bool)
-    living[gone] = False
-    return batch.take(pa.array(np.flatnonzero(living)))
+        return columns_at(part, [name for name in names if name not in hidden], wanted, read, self.pages, constant)

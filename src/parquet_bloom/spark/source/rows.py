@@ -43,7 +43,7 @@ from parquet_bloom.predicates.tree import (
     Unknown,
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
-from parquet_bloom.rows.source_rows import TableRows
+from parquet_bloom.rows.table_rows import TableRows
 from parquet_bloom.rows.unchanged import ChangeGuard
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.index import Evidence, Index, closed_groups, key_index

@@ -1,0 +1,246 @@
+"""The rows that match: the predicate's columns first, of the other columns only what holds a row that matches.
+
+    row groups that can match -> the predicate's columns -> filter -> no row: nothing else is read
+                                                                   -> few rows: of other columns the pages with these
+                                                                   -> many: the other columns whole
+
+The rule of cost. A row group goes this way if its other columns have _LEAST bytes, and as many as the predicate's
+columns: a second read costs about a millisecond. As soon as one has many rows that match, the next ones are read at
+once, all columns together, as pyarrow then decodes them side by side: one row group, then two, four and so on, until
+one of them has few such rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.rows.fetched import FilePart, chunk_ranges
+from parquet_bloom.rows.selection import Positions, RowSelection, taken
+from parquet_bloom.rows.source_rows import NUMBER, SourceRows
+from parquet_bloom.search.results import FileResult
+
+_LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed
+_MANY = 16  # one row of so many, or more
+_STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
+_AT_ONCE = 64 << 20  # bytes of the predicate's columns, of several row groups, that are read before any other ones
+
+
+class Filter(Protocol):
+    """Filters rows: by a predicate, a caller's Expression, or an engine's."""
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The top-level columns it needs; None: any."""
+
+    def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that match, of a batch with those columns, and perhaps others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One row group of a file.
+
+    first   whether the predicate's columns are read first
+    size    bytes of these columns, compressed
+    wanted  the only rows of it that can match; None: any
+    """
+
+    file: FileResult
+    group: int
+    rows: int
+    first: bool
+    size: int
+    wanted: RowSelection | None = None
+
+    @property
+    def part(self) -> FilePart:
+        return self.file, [self.group]
+
+
+class Reading:
+    """Reads rows of row groups in order, of some columns.
+
+    rows    of the source
+    names   of the columns, as SourceRows.batches has them, a filter's among them
+    wanted  gives the only rows of a row group that can match; None: any
+    passed  is called with a number of rows, of all that are not filtered yet, as the reading goes on
+    """
+
+    def __init__(
+        self,
+        rows: SourceRows,
+        names: Sequence[str] | None,
+        batch_rows: int | None,
+        wanted: Callable[[FileResult, int], RowSelection | None],
+        passed: Callable[[int], object] = lambda rows: None,
+    ) -> None:
+        self._rows, self._names, self._batch_rows = rows, names, batch_rows
+        self._wanted, self._passed = wanted, passed
+        self._every = list(rows.schema.names if names is None else names)
+        names_differ = len(set(rows.schema.names)) == len(rows.schema.names)
+        self._takes = bool(self._every) and names_differ and NUMBER not in self._every  # single rows of a row group
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self._rows.projected(self._every)
+
+    def candidates(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
+        """All rows that can match."""
+        for single, some in groupby(self._pieces(parts, ()), lambda piece: piece.wanted is not None):
+            if not single:
+                yield from self._rows.batches(_parts(list(some)), self._names, self._batch_rows)
+                continue
+            for piece in some:
+                assert piece.wanted is not None
+                for _, columns in self._at(piece, self._every, piece.wanted.positions()):
+                    table = pa.Table.from_arrays([columns[name] for name in self._every], schema=self._schema)
+                    yield from table.to_batches(self._batch_rows)
+
+    def matching(self, parts: Sequence[FilePart], keep: Filter) -> Iterator[pa.RecordBatch]:
+        """The rows that match."""
+        columns = list(dict.fromkeys(keep.columns or ()))
+        first = columns if self._takes and set(columns) <= set(self._every) else []
+        pieces = list(self._pieces(parts, first))
+        at, run = 0, 1  # run: how many pieces are read at a time
+        many = False
+        while at < len(pieces):
+            by_columns = pieces[at].first and not many
+            stop, size = at + 1, pieces[at].size
+            while stop < len(pieces) and pieces[stop].first == pieces[at].first:
+                size += pieces[stop].size
+                if pieces[at].first and (stop - at >= run or (by_columns and size > _AT_ONCE)):
+                    break
+                stop += 1
+            some, found = pieces[at:stop], 0
+            for batch in self._by_columns(some, first, keep) if by_columns else self._at_once(some, keep):
+                found += batch.num_rows
+                yield batch
+            if pieces[at].first:
+                before, many = many, found * _MANY >= sum(piece.rows for piece in some)
+                run = 2 * run if many == before else 1
+            at = stop
+
+    def _pieces(self, parts: Sequence[FilePart], first: Sequence[str]) -> Iterator[_Piece]:
+        later = [name for name in self._every if name not in first]
+        for file, groups in parts:
+            outline, decision = file.outline, file.decision
+            assert outline is not None
+            assert decision is not None
+            stored = [self._rows.stored(file, names) for names in (first, later)]
+            least = _LEAST if file.file.is_local else _LEAST_REMOTE
+            for group in groups:
+                wanted = self._wanted(file, group) if self._takes else None
+                own = 0
+                by_columns = bool(first and later) and decision.outcomes[group] != TRUE
+                if by_columns or wanted is not None:
+                    own, others = (
+                        sum(max(0, length) for _, length in chunk_ranges(outline, [group], names)) for names in stored
+                    )
+                    by_columns = by_columns and others >= max(own, least)
+                    wanted = wanted if own + others >= least else None
+                yield _Piece(file, group, int(outline.rows[group]), by_columns, own, wanted)
+
+    def _at_once(self, pieces: Sequence[_Piece], keep: Filter) -> Iterator[pa.RecordBatch]:
+        """The rows that match: all columns are read together."""
+        for batch in self.candidates(_parts(pieces)):
+            self._passed(batch.num_rows)
+            kept = keep.filter_batch(batch)
+            if kept.num_rows:
+                yield kept
+
+    def _by_columns(self, pieces: Sequence[_Piece], first: list[str], keep: Filter) -> Iterator[pa.RecordBatch]:
+        """The rows that match: the predicate's columns are read first."""
+        for piece, kept in self._kept(pieces, first, keep):
+            if kept:
+                yield from self._with_others(piece, pa.Table.from_batches(kept))
+            self._passed(piece.rows)
+
+    def _kept(
+        self, pieces: Sequence[_Piece], first: list[str], keep: Filter
+    ) -> Iterator[tuple[_Piece, list[pa.RecordBatch]]]:
+        """The predicate's columns of the rows that match, the last one their positions in the row group."""
+        for single, some in groupby(pieces, lambda piece: piece.wanted is not None):
+            if not single:
+                yield from self._kept_of(list(some), first, keep)
+                continue
+            for piece in some:
+                assert piece.wanted is not None
+                kept = []
+                for positions, columns in self._at(piece, first, piece.wanted.positions()):
+                    schema = self._rows.projected(first).append(pa.field(NUMBER, pa.int64()))
+                    arrays = [*(columns[name] for name in first), pa.chunked_array([positions])]
+                    batches = map(keep.filter_batch, pa.Table.from_arrays(arrays, schema=schema).to_batches())
+                    kept += [batch for batch in batches if batch.num_rows]
+                yield piece, kept
+
+    def _kept_of(
+        self, pieces: list[_Piece], first: list[str], keep: Filter
+    ) -> Iterator[tuple[_Piece, list[pa.RecordBatch]]]:
+        ends = np.cumsum([piece.rows for piece in pieces])
+        starts = ends - [piece.rows for piece in pieces]
+        found: list[list[pa.RecordBatch]] = [[] for _ in pieces]
+        # Nothing else is read before the end: a scan of pyarrow's within another one can wait for ever (26.0.1, with
+        # two threads), and what was fetched of a file on another storage goes when other columns of it are fetched.
+        with closing(self._rows.batches(_parts(pieces), first, self._batch_rows, numbered=True)) as batches:
+            for batch in batches:
+                numbers = batch.column(len(first)).to_numpy()
+                at = int(np.searchsorted(ends, numbers[0], "right"))  # no batch has rows of two row groups
+                kept = keep.filter_batch(batch)
+                if kept.num_rows:
+                    positions = pa.array(kept.column(len(first)).to_numpy() - starts[at])
+                    found[at].append(kept.set_column(len(first), NUMBER, positions))
+        yield from zip(pieces, found, strict=True)
+
+    def _with_others(self, piece: _Piece, kept: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group that match, with the columns that the filter does not need."""
+        later = [name for name in self._every if name not in kept.column_names]
+        before = 0
+        for positions, others in self._at(piece, later, kept.column(NUMBER).to_numpy()):
+            part = kept.slice(before, len(positions))
+            columns = [others[name] if name in others else part.column(name) for name in self._every]
+            table = pa.Table.from_arrays(columns, schema=self._schema)
+            yield from table.to_batches(self._batch_rows)
+            before += len(positions)
+
+    def _at(
+        self, piece: _Piece, names: Sequence[str], positions: Positions
+    ) -> Iterator[tuple[Positions, dict[str, pa.ChunkedArray]]]:
+        """Columns of some rows of a row group, by pages if these are few; stretch by stretch, with their positions."""
+        few = len(np.unique(positions // _STRETCH)) * _STRETCH * 2 <= piece.rows
+        found = dict(self._rows.at(piece.part, names, RowSelection.of_positions(positions))) if few else {}
+        rest = [name for name in names if name not in found]
+        if not rest:
+            yield positions, found
+            return
+        before = 0
+        with closing(self._rows.batches([piece.part], rest, self._batch_rows, numbered=True)) as batches:
+            for batch in batches:
+                numbers = batch.column(len(rest)).to_numpy()
+                stop = int(np.searchsorted(positions, numbers[-1], "right"))
+                if stop == before:
+                    continue
+                at = np.searchsorted(numbers, positions[before:stop])
+                columns = {name: pa.chunked_array([taken(batch.column(n), at)]) for n, name in enumerate(rest)}
+                columns |= {name: column.slice(before, stop - before) for name, column in found.items()}
+                yield positions[before:stop], columns
+                before = stop
+
+
+def _parts(pieces: Sequence[_Piece]) -> list[FilePart]:
+    """Pieces as files and their row groups."""
+    parts: list[FilePart] = []
+    for piece in pieces:
+        if parts and parts[-1][0] is piece.file:
+            parts[-1][1].append(piece.group)
+        else:
+            parts.append(piece.part)
+    return parts
