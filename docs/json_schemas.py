@@ -31,6 +31,7 @@ def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
     from parquet_bloom.advice.advise import Advice
     from parquet_bloom.advice.status import StatusReport
+    from parquet_bloom.edit.repair import RepairReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
     from parquet_bloom.facts.report import EnginesReport
     from parquet_bloom.filters.inspect import InspectReport
@@ -46,6 +47,7 @@ def documents() -> dict[str, dict[str, Any]]:
     kinds = {
         "add": AddReport,
         "remove": RemoveReport,
+        "repair": RepairReport,
         "inspect": InspectReport,
         "verify": VerifyReport,
         "advise": Advice,
@@ -72,7 +74,7 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 _GATES = {
-    "description": "What the call was asked to hold, as by --min-skipped; of verify, that no filter is wrong.",
+    "description": "What the call was asked to hold, as by --min-skipped; of verify, that nothing is wrong.",
     "type": "array",
     "items": {
         "type": "object",

@@ -14,7 +14,7 @@
     count, prune     how many rows, which row groups      write_report     one HTML page about files
     build_index      a key index beside the data          locate           the row groups of many keys
     update_index     bring it up to date                  rebuild_index    build it again
-    set_limits       of memory and footers
+    repair           write wrong statistics right     set_limits       of memory and footers
 
 Source(paths) is files or a table as a value: one listing, or one version, for several questions; the functions are
 its methods. Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
@@ -61,6 +61,7 @@ from parquet_bloom.options import (
     Limits,
     ReadOptions,
     RemoveOptions,
+    RepairOptions,
     TableOptions,
     WriteOptions,
     set_limits,
@@ -72,14 +73,16 @@ if TYPE_CHECKING:
     from parquet_bloom.advice.status import ColumnStatus, StatusReport, status
     from parquet_bloom.advice.survey import Gain
     from parquet_bloom.api import Source
-    from parquet_bloom.change import add_filters, remove_filters
+    from parquet_bloom.change import add_filters, remove_filters, repair
     from parquet_bloom.edit.plan import SkippedColumn
+    from parquet_bloom.edit.repair import RepairedFile, RepairReport
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.sample import Interval
     from parquet_bloom.edit.write import FilterWriter, NewFileOptions, WriterOptions, write_table
     from parquet_bloom.facts.report import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
+    from parquet_bloom.filters.wrong_statistics import FileStatistics, WrongStatistic
     from parquet_bloom.keys.build import build_index
     from parquet_bloom.keys.locate import locate
     from parquet_bloom.keys.plan import IndexedColumn, KeyIndexReport
@@ -109,6 +112,7 @@ _HOMES = {
     "ExcludedFile": "search.check",
     "FailedFile": "storage.paths",
     "FileInfo": "filters.inspect",
+    "FileStatistics": "filters.wrong_statistics",
     "FilterInfo": "filters.inspect",
     "FilterWriter": "edit.write",
     "FooterCache": "search.options",
@@ -123,6 +127,8 @@ _HOMES = {
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
+    "RepairReport": "edit.repair",
+    "RepairedFile": "edit.repair",
     "ReportPage": "report.page.page",
     "RowGroupVerdict": "search.check",
     "Scan": "rows.scan",
@@ -138,6 +144,7 @@ _HOMES = {
     "VerifyReport": "filters.verify",
     "add_filters": "change",
     "WriterOptions": "edit.write",
+    "WrongStatistic": "filters.wrong_statistics",
     "advise": "advice.advise",
     "build_index": "keys.build",
     "check": "search.check",
@@ -150,6 +157,7 @@ _HOMES = {
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "change",
+    "repair": "change",
     "scan_polars": "read",
     "rebuild_index": "keys.update",
     "status": "advice.status",
@@ -172,6 +180,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "verify",
     "status",
     "remove_filters",
+    "repair",
     "write_table",
     "build_index",
     "rebuild_index",
@@ -199,6 +208,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "ExcludedFile",
     "FailedFile",
     "FileInfo",
+    "FileStatistics",
     "FilterInfo",
     "FilterWriter",
     "FooterCache",
@@ -216,6 +226,9 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "RemoveOptions",
     "RemoveReport",
     "RemovedFile",
+    "RepairOptions",
+    "RepairReport",
+    "RepairedFile",
     "ReportPage",
     "RowGroupVerdict",
     "Scan",
@@ -232,6 +245,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "VerifyReport",
     "WriteOptions",
     "WriterOptions",
+    "WrongStatistic",
     "ConflictError",
     "DamagedFileError",
     "EncryptedFileError",

@@ -14,7 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import AddOptions, FilesystemOption, Form, PathLike, ReadOptions, RemoveOptions
+from parquet_bloom.options import (
+    AddOptions,
+    FilesystemOption,
+    Form,
+    PathLike,
+    ReadOptions,
+    RemoveOptions,
+    RepairOptions,
+)
 from parquet_bloom.source.source import Pinned
 from parquet_bloom.storage.progress import ProgressCallback
 
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
     from parquet_bloom.advice.advise import Advice
     from parquet_bloom.advice.status import StatusReport
+    from parquet_bloom.edit.repair import RepairReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.verify import VerifyReport
@@ -232,9 +241,10 @@ class Source(Pinned):
         columns: Columns = None,
         exclude: Columns = None,
         sample: int | None = None,
+        statistics: bool = False,
         progress: ProgressCallback | None = None,
     ) -> VerifyReport:
-        """Whether the filters are right: parquet_bloom.verify."""
+        """Whether the filters, and if requested the statistics, are right: parquet_bloom.verify."""
         from parquet_bloom.filters.verify import verify
 
         return verify(
@@ -242,6 +252,7 @@ class Source(Pinned):
             columns=columns,
             exclude=exclude,
             sample=sample,
+            statistics=statistics,
             progress=progress,
         )
 
@@ -317,6 +328,24 @@ class Source(Pinned):
         how: RemoveOptions = {**options, **self._source_options()}
         try:
             return remove_filters(self.paths, output, columns=columns, exclude=exclude, progress=progress, **how)
+        finally:
+            self.refresh()
+
+    def repair(
+        self,
+        output: PathLike | None = None,
+        *,
+        undo: bool = False,
+        progress: ProgressCallback | None = None,
+        **options: Unpack[RepairOptions],
+    ) -> RepairReport:
+        """Write wrong statistics right: parquet_bloom.repair. Then `refresh`."""
+        from parquet_bloom.change import repair
+
+        self._refuse_source_options(options)
+        how: RepairOptions = {**options, **self._source_options()}
+        try:
+            return repair(self.paths, output, undo=undo, progress=progress, **how)
         finally:
             self.refresh()
 

@@ -1,4 +1,4 @@
-"""The functions people call to change files, or those of a table: add_filters, remove_filters."""
+"""The functions people call to change files, or those of a table: add_filters, remove_filters, repair."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.changeable import changeable, check_append, check_placement, checked_commits, refuse_tails
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
+from parquet_bloom.edit.repair import RepairReport, repair_source
 from parquet_bloom.edit.reports import AddReport, RemoveReport
+from parquet_bloom.errors import RequestError
 from parquet_bloom.format.forms import Rate
 from parquet_bloom.options import (
     AddOptions,
     Form,
     PathLike,
     RemoveOptions,
+    RepairOptions,
     RequestOptions,
     WriteOptions,
     column_names,
@@ -117,8 +120,45 @@ def remove_filters(
     return remove_from_source(changeable(about, output, written, commits), request, progress)
 
 
+def repair(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    undo: bool = False,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[RepairOptions],
+) -> RepairReport:
+    """Write wrong statistics right: a footer behind the old one, which stays; no column is written again.
+
+    Each column that has statistics is decoded, and min, max, counts and page indexes are compared with its values, as
+    `verify` with statistics=True does. Of chunks with a wrong one all are written right; floats of a chunk with a NaN
+    get no min and max; page indexes that are wrong are named no more. A file without a wrong statistic stays as it is.
+    The statistics of a repaired file are believed here, whatever program wrote it. `remove_filters` keeps them.
+
+    source      path or paths, or URIs, as add_filters has them; no table
+    output      a new file, or a folder for several; or else in_place=True
+    undo        take that footer off again; the file is byte for byte what it was. With filters that were added since it
+                is a LayoutError: remove_filters first
+    progress    is called with a Progress for every file and every column chunk
+    options     see RepairOptions: in_place, overwrite, force, sync, read_back, append, dry_run; filesystem, raw_files
+
+    Raises RequestError, also for a table, whose log has statistics of its own; FileError and its kinds for one file;
+    for several, those come in the report's `failed`. LayoutError where num_values of a chunk is wrong, which no footer
+    mends.
+    """
+    refuse_unknown("repair", options, RepairOptions)
+    refuse_named(source, "call its own repair(...)")
+    written = Writing.of(part(WriteOptions, options))
+    about = _source_to_change(source, options, written)
+    if about.table_name is not None:
+        reason = "repair is for files, as the log of a table has statistics of its own; write its rows into new files"
+        raise RequestError(f"{about.table_name.unversioned}: {reason}")
+    checked_commits("repair", about, output, {}, written)
+    return repair_source(changeable(about, output, written, None), undo, written, progress)
+
+
 def _source_to_change(
-    source: PathLike | Sequence[PathLike], options: AddOptions | RemoveOptions, written: Writing
+    source: PathLike | Sequence[PathLike], options: AddOptions | RemoveOptions | RepairOptions, written: Writing
 ) -> CallSource:
     access = TableAccess.from_options(options, written.force)
     return CallSource(source, options.get("filesystem"), options.get("raw_files", False), access)

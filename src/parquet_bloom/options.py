@@ -208,6 +208,10 @@ class RemoveOptions(WriteOptions, CommitOptions, FilesystemOption, total=False):
     all_writers: bool
 
 
+class RepairOptions(WriteOptions, ReadOptions, FilesystemOption, total=False):
+    """Keywords of `repair`, beside those that it names; each has a default."""
+
+
 class SparkAddOptions(BuildOptions, ReplaceOption, SyncOption, PlaceOptions, CommitOptions, total=False):
     """Keywords of `spark.add_filters`, beside those that it names; each has a default.
 

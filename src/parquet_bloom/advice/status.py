@@ -23,6 +23,7 @@ import pyarrow as pa
 from parquet_bloom.advice.survey import read_survey, survey_column
 from parquet_bloom.edit.choose import reason_against
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
+from parquet_bloom.filters.doubts import Doubts
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
 from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers
@@ -31,6 +32,7 @@ from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms import FORMATS, Sizing, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.provenance import read_entries
+from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import is_wrong
 from parquet_bloom.kernels import split_block
@@ -165,7 +167,8 @@ class StatusReport(Result):
     mend      commands for a shell that add what is missing; none where nothing is, or where none would do. Of each
               `python` is the call that does the same
     asserted  the columns that assert_filters named
-    notes     on tables that files lie in, and on what could not be found out
+    notes     on tables that files lie in, on writers that are known for wrong statistics, and on what could not be
+              found out
     """
 
     columns: list[ColumnStatus]
@@ -266,8 +269,9 @@ def status(
         asserted = [] if must_have is None else names.select(leaves, must_have, None)
         wanted = names.select(leaves, columns, exclude)
         chosen = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
-        return _status_of_file(opened, chosen, [leaf.name for leaf in asserted])
+        return _status_of_file(opened, chosen, [leaf.name for leaf in asserted], doubts)
 
+    doubts = Doubts()
     table_asserted: list[Leaf] = []
     if found.has_log:  # names are held against its schema, before any file is opened
         names.select(names.leaves, columns, exclude)
@@ -275,7 +279,7 @@ def status(
     results = each_file(found, work, Meter(progress, found.files))
     report = StatusReport([], results.failed, len(results), sum(one.row_groups for one in results))
     history = _history(found, report)
-    report.notes += found.notes
+    report.notes += [*found.notes, *doubts.notes(one.path for one in results)]
     report.table, report.version = found.snapshot.table or None, found.snapshot.version or None
     of_files = (name for one in results for name in one.asserted)
     report.asserted = list(dict.fromkeys([*(leaf.name for leaf in table_asserted), *of_files]))
@@ -287,10 +291,11 @@ def status(
     return report
 
 
-def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
+def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str], doubts: Doubts) -> _File:
     outline = source.outline()
+    doubts.see(source.path, outline)
     values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
-    in_doubt = [is_wrong(outline.metadata.created_by, leaf, "many nulls") for leaf in outline.leaves]
+    in_doubt = [is_wrong(statistics_writer(outline, leaf), leaf, "many nulls") for leaf in outline.leaves]
     # bool[row groups, columns]
     needing = (values > 0) & ((nulls == NONE) | (nulls < values) | np.array(in_doubt, bool))
     sums = needing.sum(axis=0)

@@ -38,6 +38,7 @@ _TABLES = ("delta:", "iceberg:", "ducklake:")  # known here without an import, w
 _COMMANDS = (
     "add",
     "remove",
+    "repair",
     "inspect",
     "verify",
     "status",
@@ -59,7 +60,7 @@ class _Commands(Commands):
     """Loads a command's module when it runs: `--help` must not wait for pyarrow."""
 
     sections: ClassVar[Mapping[str, Sequence[str]]] = {
-        "Make filters": ("advise", "add", "remove"),
+        "Make filters": ("advise", "add", "remove", "repair"),
         "Use filters": ("check", "read", "locate"),
         "Look at filters": ("status", "inspect", "verify", "report", "engines"),
     }

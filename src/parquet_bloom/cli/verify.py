@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @sources_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Read N row groups a file only, spread evenly.")
+@click.option("--statistics", is_flag=True, help="Also min, max, counts and page indexes of all columns.")
 @github_option
 @all_option
 @json_option
@@ -53,6 +54,7 @@ def command(
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     sample: int | None,
+    statistics: bool,
     show_all: bool,
     as_json: bool,
     output_format: str,
@@ -64,9 +66,11 @@ def command(
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
     parquet-bloom verify delta:lake/events --sample 3
+    parquet-bloom verify data/ --statistics
 
     Measures as well how many values are admitted that are not stored. Exit status 1 if a filter is wrong: it costs
-    rows in every engine that uses it. With --sample a wrong filter of a row group that was not read stays unnoticed.
+    rows in every engine that uses it. So does a wrong statistic, which --statistics finds. With --sample a wrong filter
+    or statistic of a row group that was not read stays unnoticed.
     """
     from parquet_bloom.filters.verify import verify
     from parquet_bloom.report import gates
@@ -79,6 +83,7 @@ def command(
             columns=none_if_empty(columns),
             exclude=none_if_empty(exclude),
             sample=sample,
+            statistics=statistics,
             progress=watch.files,
             **options,
         )
@@ -100,11 +105,14 @@ def command(
 
 
 def _say_mend(sources: Sequence[str], report: VerifyReport, options: ReadOptions) -> None:
-    """Print the command that builds wrong filters anew."""
-    from parquet_bloom.source.names import add_command, named_table
+    """Print the commands that build wrong filters anew, and write wrong statistics right."""
+    from parquet_bloom.source.names import add_command, named_table, repair_command
 
     wrong = [one for file in report.files for one in file.wrong]
     table = named_table(sources)
+    if table is None and (lying := [file.path for file in report.files if file.wrong_statistics]):
+        say("  to write these statistics right, by a new footer behind each file:")
+        paste(repair_command(lying if len(lying) == 1 else sources))
     if not wrong or (table is not None and table.version is not None):  # the past does not change
         return
     specs = {one.spec for one in wrong}

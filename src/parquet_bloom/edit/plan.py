@@ -14,6 +14,7 @@ from parquet_bloom.facts.known import check_engine, danger_of
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.forms import FORMATS, Format, Rate, Sizing, form_of, requested_form, sizes_from
+from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import Leaf, choose_leaves, find_leaf, is_pattern, match_leaves, select_leaves
 from parquet_bloom.format.statistics import believed_nulls
 from parquet_bloom.kernels import split_block
@@ -290,7 +291,7 @@ def plan_columns(footer: Footer, request: Request) -> Plan:
             key = (group, leaf.index)
             here = key in footer.filter_ranges or key in stored
             if nulls is not None and nulls >= values:  # some writers say so of chunks that hold values
-                nulls = believed_nulls(footer.created_by, leaf, values, nulls)
+                nulls = believed_nulls(statistics_writer(footer, leaf), leaf, values, nulls)
             reason = _skip_reason(values, nulls, here, request.replace) or form.chunk_refusal(footer, key)
             if reason:
                 reasons[group] = reason

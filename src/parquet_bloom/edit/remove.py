@@ -49,17 +49,17 @@ class WithoutTails:
     source   it, as if it ended before them
     tails    how many were left out
     gone     chunks whose filters went with them
-    holds    whether bytes of it must stay where they are: older footers lie among them
+    holds    the byte before which nothing may be cut out, as older footers lie there; 0: there are none
     """
 
     source: OpenFile
     tails: int
     gone: frozenset[ChunkKey]
-    holds: bool
+    holds: int
 
 
 def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> WithoutTails:
-    """Leave out tails of ours: all whose filters are of these columns alone, or the last one.
+    """Leave out tails of ours: all whose filters are of these columns alone, but none of `repair`; or the last one.
 
     Raises LayoutError where it is the last one that is wanted, and filters were added after it.
     """
@@ -70,7 +70,11 @@ def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> Witho
         columns = range(len(source.footer().leaves))
     # From the newest tail backwards. The first that changed another column stays, and so does all before it.
     at, left_out = source, []
+    repaired = 0
     for tail, before in tails_of(source):
+        if tail.repairs and not last:  # the statistics before it are wrong
+            repaired = tail.size
+            break
         if last:
             _check_last(source, tail, has)
         elif not {column for _, column in tail.changed} <= set(columns):
@@ -80,7 +84,8 @@ def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> Witho
         if last:
             break
     gone = frozenset(key for tail in left_out for key in tail.changed if key in has)
-    return WithoutTails(at, len(left_out), gone, bool(older_footers(at)))
+    # Behind a repair that stays, filters may be cut out: no older footer lies there.
+    return WithoutTails(at, len(left_out), gone, repaired or (at.size if older_footers(at) else 0))
 
 
 def _check_last(source: OpenFile, tail: Tail, has: Collection[ChunkKey]) -> None:
@@ -230,7 +235,8 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
     # is safe. Older footers among these bytes are found by their offsets, so then no byte moves.
     in_body = [key for key in chunks if key in footer.filter_ranges]
     spans = dict.fromkeys(in_body) | spans_of(before, footer, in_body)
-    removal = Removal((), tuple(spans)) if without.holds else plan_removal(source.path, footer, spans, how.force)
+    stay = any(span is not None and span[0] < without.holds for span in spans.values())
+    removal = Removal((), tuple(spans)) if stay else plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
     if how.dry_run:
         return report
@@ -256,7 +262,7 @@ def _write_without(
         body = write_body(removal.events, footer.start, before.read, lambda _: None, sink)
         new.at = sink.at
         try:
-            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, without.holds))
+            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, bool(without.holds)))
         except FooterError as error:
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -78,36 +78,63 @@ def page_sizes(
     created_by  of the footer: pyarrow reads on behind the end of old writers' chunks
     Raises DamagedFileError for a header that does not decode, and for a page that ends behind the file.
     """
+    if source.is_remote:
+        if extent[1] - extent[0] > _REMOTE_MOST:
+            return None
+        source.prefetch([(extent[0], extent[1] - extent[0])])  # the pages are read from there, too
+    found = PageSizes()
+    for page in page_headers(source, where, extent, num_values, created_by):
+        most = max(page.header.compressed_page_size, page.header.uncompressed_page_size)
+        if page.header.type == _DICTIONARY:
+            found.dictionary = max(found.dictionary, most)
+        else:
+            found.values.append(page.num_values)
+            found.bytes.append(most)
+    return found
+
+
+class Page(NamedTuple):
+    """A page of a column chunk: its header, and where header, data and next page begin, bytes from the file's start.
+
+    num_values  of a data page, NULLs included; 0 of another kind, which readers pass over
+    """
+
+    header: PageHeader
+    at: int
+    start: int
+    end: int
+    num_values: int
+
+    @property
+    def data(self) -> Any:
+        """The part of the header for a data page of its version; None for another kind."""
+        # Both kinds of data page may have a header in one page header, and the type says which one counts.
+        kinds = {_DATA: self.header.data_page_header, _DATA_V2: self.header.data_page_header_v2}
+        return kinds.get(self.header.type)
+
+
+def page_headers(
+    source: OpenFile, where: str, extent: tuple[int, int], num_values: int, created_by: str | None
+) -> Iterator[Page]:
+    """The pages of a chunk, in order. Arguments and errors as page_sizes has them."""
     # compressed_page_size counts the bytes behind a header, so header and that lead to the next one. Readers stop at
     # num_values, not at the chunk's end, and so does this.
     at, stop = extent
     if _SHORT in (created_by or "").lower():
         stop += _SHORT_BY
     stop = min(stop, source.size)
-    if source.is_remote:
-        if stop - at > _REMOTE_MOST:
-            return None
-        source.prefetch([(at, stop - at)])  # the pages are read from there, too
-    found, seen = PageSizes(), 0
+    seen = 0
     while at < stop and seen < num_values:
         header, start = page_header(source, where, at, stop)
-        size, grown = header.compressed_page_size, header.uncompressed_page_size
-        end = start + size
+        end = start + header.compressed_page_size
         if end > source.size:
             text = f"{where}: the page at byte {at} ends at byte {end} by its header, the file has {source.size}"
             raise DamagedFileError(source.path, text)
-        most = max(size, grown)
-        if header.type == _DICTIONARY:
-            found.dictionary = max(found.dictionary, most)
-        else:
-            # Both kinds of data page may have a header in one page header, and the type says which one counts.
-            kinds = {_DATA: header.data_page_header, _DATA_V2: header.data_page_header_v2}
-            data = kinds.get(header.type)
-            found.values.append(0 if data is None else max(0, data.num_values or 0))
-            found.bytes.append(most)
-            seen += found.values[-1]
+        page = Page(header, at, start, end, 0)
+        page = page._replace(num_values=0 if page.data is None else max(0, page.data.num_values or 0))
+        yield page
+        seen += page.num_values
         at = end
-    return found
 
 
 def page_header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHeader, int]:

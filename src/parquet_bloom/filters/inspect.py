@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 
+from parquet_bloom.filters.doubts import Doubts
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers, tails_of
 from parquet_bloom.format.footer import Footer
+from parquet_bloom.format.repairs import proven_columns
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
@@ -112,6 +115,7 @@ class FileInfo(Result):
     older_footers       footers that tails of ours left in the file, before the one that counts
     older_footer_bytes  what they take, lengths and magics included
     tails    how many tails `remove` takes off; the others lie under somebody else's later footer, or moved
+    repaired  whether statistics were compared with the values, and written right: `remove` keeps them
     lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
              that hold a value: column -> these row groups
     """
@@ -128,6 +132,7 @@ class FileInfo(Result):
     older_footers: int = 0
     older_footer_bytes: int = 0
     tails: int = 0
+    repaired: bool = False
     lacking: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -150,7 +155,7 @@ class InspectReport(Result):
     """A report a file, and the files among several that could not be read.
 
     notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one; that a file's footer has
-           another number of rows than its row groups
+           another number of rows than its row groups; that the program which wrote files is known for wrong statistics
     """
 
     files: list[FileInfo]
@@ -194,9 +199,11 @@ def inspect(
     found = source_of(source, filesystem, options).resolve(stored_only=True)
     meter = Meter(progress, found.files, unit="row groups")
     miscounted: dict[str, str] = {}  # path -> note
+    doubts = Doubts()
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> FileInfo:
         info = _inspect(opened, select_leaves(leaves, wanted, left_out), meter)
+        doubts.see(info.path, opened.footer())
         info.lacking = lacking_filters(opened.footer(), leaves, info.filters, asserted, left_out)
         if (rows := sum(opened.footer().rows)) != info.rows:
             counts = f"its footer counts {quantity(info.rows, 'rows')}, and its row groups {rows:,}"
@@ -205,6 +212,7 @@ def inspect(
 
     results = each_file(found, work, meter)
     notes = [miscounted[info.path] for info in results if info.path in miscounted]
+    notes += doubts.notes(info.path for info in results)
     return InspectReport(list(results), results.failed, [*found.notes, *notes])
 
 
@@ -216,7 +224,9 @@ def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo
     )
     older = older_footers(source)
     info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
-    info.tails = sum(1 for _ in tails_of(source)) if older else 0
+    kept = (tail.repairs for tail, _ in tails_of(source)) if older else ()
+    info.tails = sum(1 for _ in takewhile(lambda repairs: not repairs, kept))
+    info.repaired = proven_columns(footer) is not None
     tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]

@@ -1,11 +1,12 @@
-"""Tails: filters and a second footer that an `add` of ours put behind a whole file.
+"""Tails: filters and a second footer that an `add` of ours put behind a whole file, or a footer that a `repair` did.
 
     [ PAR1 | body | footer | PAR1 ][ filters | footer' | PAR1 ]
                                   ^ size of the file without its tail
 
 An entry of the provenance tells that size and the CRC-32 of the footer before it. It is believed if a footer with
 that CRC ends exactly there, and the new footer says nothing that the old one does not but of filters: then all that
-it names beyond lies among filters, and cutting the tail off loses nothing else.
+it names beyond lies among filters, and cutting the tail off loses nothing else. The footer of a repair may differ in
+statistics, too, and name no page index where the old one did.
 
 That says where a tail begins, and nothing of the values in front of it: another program may have written other ones
 into the body, in place, with size and footer as they were. Taking the tail off is right all the same. It keeps every
@@ -26,7 +27,8 @@ from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterErr
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
-from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, recorded_tails
+from parquet_bloom.format.provenance import all_ranges, read_entries, recorded_tails, repair_tails
+from parquet_bloom.format.repairs import KEY
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import limits
 from parquet_bloom.source.results import Results, map_files
@@ -46,12 +48,14 @@ class Tail:
     footer   the footer of that file
     chunks   whose filters its own entries speak of
     changed  the chunks for which the two footers name different filters, or one of them names none
+    repairs  whether it is one of `repair`: the statistics before it are wrong
     """
 
     size: int
     footer: Footer
     chunks: frozenset[ChunkKey]
     changed: frozenset[ChunkKey]
+    repairs: bool
 
 
 def tails_of(source: OpenFile) -> Iterator[tuple[Tail, OpenFile]]:
@@ -84,20 +88,21 @@ def _passed_over(source: OpenFile, before: OpenFile, size: int) -> OpenFile | No
 def tail_of(source: OpenFile) -> Tail | None:
     """The newest tail of a file, if it is ours. Raises as OpenFile.footer, of the file itself."""
     footer = source.footer()
+    of_repairs = repair_tails(footer)
     for size, crc in recorded_tails(footer):
-        old = footer_before(source, size, crc)
-        if old is None or not _same_but_filters(old, footer):
+        old, repairs = footer_before(source, size, crc), (size, crc) in of_repairs
+        if old is None or not _same_but_filters(old, footer, repairs):
             continue  # a program that wrote the file anew may have carried an entry along
         had, has = all_ranges(old), all_ranges(footer)
         chunks = [key for entry in read_entries(footer) if entry.tail == (size, crc) for key in entry.chunks]
         changed = {key for key in had.keys() | has.keys() if had.get(key) != has.get(key)}
-        return Tail(size, old, frozenset(chunks), frozenset(changed))
+        return Tail(size, old, frozenset(chunks), frozenset(changed), repairs)
     return None
 
 
 def footer_before(source: OpenFile, size: int, crc: int) -> Footer | None:
     """The footer of CRC-32 `crc` that ends, with its length and magic, at byte `size` of a file; None for any other."""
-    if not 0 < size < source.footer().start:
+    if not 0 < size <= source.footer().start:
         return None
     with suppress(*_NO_FOOTER):
         footer = source.until(size).footer()
@@ -121,24 +126,25 @@ def older_footers(source: OpenFile) -> list[tuple[int, int]]:
         at = at.until(size)
 
 
-def _same_but_filters(old: Footer, new: Footer) -> bool:
+def _same_but_filters(old: Footer, new: Footer, repairs: bool) -> bool:
     empty = old.key_values == []
     try:
-        return _without_filters(old, empty) == _without_filters(new, empty)
+        return _without_filters(old, empty, repairs) == _without_filters(new, empty, repairs)
     except FooterError:
         return False
 
 
-def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
-    """A footer without any filter, and without what we say of them."""
+def _without_filters(footer: Footer, keep_empty: bool, bare: bool) -> bytes:
+    """A footer without any filter, and without what we say of them; bare: as FooterEdit has it."""
     ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
-    if not ours and not footer.filter_fields and not footer_filters(footer):
+    if not bare and not ours and not footer.filter_fields and not footer_filters(footer):
         return footer.data  # as an edit of nothing would give it
     edit = FooterEdit(
         filter_ranges=dict.fromkeys(footer.filter_fields),
         key_values=ours,
         keep_empty=keep_empty,
         texts=changes_of(footer, footer_filters(footer)),
+        bare=bare,
     )
     return edit_footer(footer.data, edit)
 

@@ -1,4 +1,4 @@
-"""Verifies filters: each stored value must be admitted, and few absent ones.
+"""Verifies filters: each stored value must be admitted, and few absent ones. On request also statistics.
 
 A filter that misses one stored value costs rows in every engine that uses it, so the column is
 decoded and each value is asked for. This finds what no header can show: another hash, another
@@ -20,6 +20,7 @@ from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterE
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.filters.tails import each_file
+from parquet_bloom.filters.wrong_statistics import FileStatistics, WrongStatistic, compare_statistics
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.forms import BATCH_ROWS, Filter
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
@@ -146,17 +147,26 @@ class VerifiedFilter(Result):
 
 @dataclass(slots=True, repr=False)
 class VerifiedFile(Result):
-    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were decoded."""
+    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were decoded.
+
+    statistics  the verdicts on its statistics; None where they were not requested
+    """
 
     path: str
     row_groups: int
     sampled: int
     filters: list[VerifiedFilter] = field(default_factory=list)
+    statistics: FileStatistics | None = None
 
     @property
     def wrong(self) -> list[VerifiedFilter]:
         """The filters that deny a stored value or contradict themselves."""
         return [f for f in self.filters if f.status == "wrong"]
+
+    @property
+    def wrong_statistics(self) -> list[WrongStatistic]:
+        """The statistics that contradict the stored values."""
+        return [] if self.statistics is None else self.statistics.wrong
 
     def to_arrow(self) -> pa.Table:
         """A row a filter."""
@@ -176,7 +186,9 @@ class VerifyReport(Result):
 
     def __repr__(self) -> str:
         filters, wrong = sum(len(file.filters) for file in self.files), sum(len(file.wrong) for file in self.files)
-        return line_of(self, quantity(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
+        lies = sum(len(file.wrong_statistics) for file in self.files)
+        more = [f"{quantity(lies, 'statistics')} wrong"] if lies else []
+        return line_of(self, quantity(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong", *more)
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
@@ -195,14 +207,16 @@ def verify(
     columns: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     sample: int | None = None,
+    statistics: bool = False,
     filesystem: Any = None,
     progress: ProgressCallback | None = None,
     **options: Unpack[ReadOptions],
 ) -> VerifyReport:
-    """Check the filters of one Parquet file or several against the stored values.
+    """Check the filters of one Parquet file or several against the stored values, and if requested the statistics.
 
     columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
     sample      look at so many row groups a file only, spread evenly
+    statistics  also compare min and max, counts and page indexes with the values: every column that has any is decoded
     filesystem  of pyarrow or fsspec; source then names files on it
     progress    is called with a Progress for every file and every filter
     options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
@@ -218,13 +232,15 @@ def verify(
     meter = Meter(progress, found.files, unit="column chunks")
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:
-        return _verify(opened, select_leaves(leaves, wanted, left_out), sample, meter)
+        return _verify(opened, select_leaves(leaves, wanted, left_out), sample, statistics, meter)
 
     results = each_file(found, work, meter, _FAR_FILES)
     return VerifyReport(list(results), results.failed, found.notes)
 
 
-def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter: Meter) -> VerifiedFile:
+def _verify(
+    source: OpenFile, leaves: Sequence[Leaf], sample: int | None, statistics: bool, meter: Meter
+) -> VerifiedFile:
     footer = source.footer()
     n = footer.n_row_groups
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
@@ -248,6 +264,9 @@ def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter:
         verified.filters.append(_verify_filter(chunk.stored, chunk.leaf, chunk.reader, footer))
         meter.part(at, len(far))
     verified.filters.sort(key=lambda f: f.row_group)
+    if statistics:
+        compared = compare_statistics(source, leaves, groups, lambda done: meter.part(done, len(leaves) * len(groups)))
+        verified.statistics = compared.statistics
     return verified
 
 

@@ -30,7 +30,7 @@ from parquet_bloom.options import limits
 class FileMetaDataId:
     """Fields of FileMetaData."""
 
-    schema, row_groups, key_value_metadata, created_by, column_orders = 2, 4, 5, 6, 7
+    schema, num_rows, row_groups, key_value_metadata, created_by, column_orders = 2, 3, 4, 5, 6, 7
 
 
 class RowGroupId:
@@ -43,7 +43,7 @@ class ColumnChunkId:
     """Fields of ColumnChunk."""
 
     file_path, file_offset, meta_data = 1, 2, 3
-    offset_index_offset, offset_index_length, column_index_offset = 4, 5, 6
+    offset_index_offset, offset_index_length, column_index_offset, column_index_length = 4, 5, 6, 7
     crypto_metadata, encrypted_column_metadata = 8, 9
 
 
@@ -59,8 +59,8 @@ class ColumnMetaDataId:
 class StatisticsId:
     """Fields of Statistics. In the draft of 2015, field 7 was a Bloom filter, and a struct."""
 
-    max, min, null_count, max_value, min_value = 1, 2, 3, 5, 6
-    is_max_value_exact, nan_count = 7, 9
+    max, min, null_count, distinct_count, max_value, min_value = 1, 2, 3, 4, 5, 6
+    is_max_value_exact, is_min_value_exact, nan_count = 7, 8, 9
 
 
 class KeyValueId:
@@ -287,10 +287,10 @@ class Node:
         found = self._find(number)
         return found.wire if found is not None else None
 
-    def put(self, number: int, value: int | str, wire: int = I64) -> None:
-        """Set an integer or a text; a field that is new goes where its id belongs."""
-        if isinstance(value, str):
-            wire, raw = BINARY, value.encode()
+    def put(self, number: int, value: int | str | bytes, wire: int = I64) -> None:
+        """Set an integer, a text or bytes; a field that is new goes where its id belongs."""
+        if isinstance(value, str | bytes):
+            wire, raw = BINARY, value.encode() if isinstance(value, str) else value
             raw = _write_varint(len(raw)) + raw
         else:
             raw = _zigzag(value)

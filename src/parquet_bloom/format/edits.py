@@ -10,7 +10,7 @@ Which fields hold absolute offsets: docs/formats.md section 6, repeated at `_mov
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,7 @@ _OFFSET_INDEX: Template = {OffsetIndexId.page_locations: {}}
 EXTENSION = 32767  # the id that parquet-format reserves for extensions (its page BinaryProtocolExtensions)
 _TREE_NS = 300.0  # of the tree, for a byte
 PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
+StatisticsChanges = Mapping[int, int | bytes | None]
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 
 
@@ -120,6 +121,11 @@ class FooterEdit:
     keep_empty     leave an empty key_value_metadata list behind rather than none
     texts          (row group, column) -> what changes in the chunk's own key-values; a filter in its Statistics
                    goes as well
+    statistics     (row group, column) -> fields of its Statistics and their values; None takes a field out
+    indexes        (row group, column) -> fields of its ColumnChunk that go: places of page indexes
+    num_rows       of the file
+    bare           nothing of what a repair may change stays: no Statistics, page index or number of rows. For
+                   comparing footers, not for writing them
     """
 
     moves: Moves = field(default_factory=Moves)
@@ -129,6 +135,15 @@ class FooterEdit:
     append: Sequence[tuple[str, str]] = ()
     keep_empty: bool = False
     texts: Mapping[tuple[int, int], PairChanges] = field(default_factory=dict)
+    statistics: Mapping[tuple[int, int], StatisticsChanges] = field(default_factory=dict)
+    indexes: Mapping[tuple[int, int], Collection[int]] = field(default_factory=dict)
+    num_rows: int | None = None
+    bare: bool = False
+
+    @property
+    def is_of_filters(self) -> bool:
+        """Whether nothing changes but what the compiled loop knows."""
+        return not (self.texts or self.statistics or self.indexes or self.num_rows is not None or self.bare)
 
 
 # --- one way to reach a field of a tree, or of a binding, which page indexes come as ---------------
@@ -138,7 +153,7 @@ def _get(struct: Any, number: int) -> Any:
     return struct.get(number) if isinstance(struct, Node) else getattr(struct, struct.thrift_spec[number][2])
 
 
-def _put(struct: Any, number: int, value: int | str | None, wire: int = I64) -> None:
+def _put(struct: Any, number: int, value: int | str | bytes | None, wire: int = I64) -> None:
     if not isinstance(struct, Node):
         setattr(struct, struct.thrift_spec[number][2], value)
     elif value is None:
@@ -264,6 +279,34 @@ def _write_texts(meta: Any, changes: PairChanges) -> None:
         statistics.drop(DRAFT_FILTER_FIELD)
 
 
+_PAGE_INDEXES = (
+    ColumnChunkId.offset_index_offset,
+    ColumnChunkId.offset_index_length,
+    ColumnChunkId.column_index_offset,
+    ColumnChunkId.column_index_length,
+)
+
+
+def _change_statistics(meta: Any, changes: StatisticsChanges) -> None:
+    statistics = _get(meta, ColumnMetaDataId.statistics) if isinstance(meta, Node) else None
+    if not isinstance(statistics, Node):
+        raise FooterError("a chunk has no statistics that could change")
+    for number, value in changes.items():
+        # In the place of a flag the draft of 2015 had a filter.
+        if value is not None or statistics.wire(number) != STRUCT:
+            _put(statistics, number, value)
+
+
+def _bare(root: Node) -> None:
+    _put(root, FileMetaDataId.num_rows, None)
+    for group in _structs(root, FileMetaDataId.row_groups):
+        for chunk in _structs(group, RowGroupId.columns):
+            for number in _PAGE_INDEXES:
+                _put(chunk, number, None)
+            if isinstance(meta := _get(chunk, ColumnChunkId.meta_data), Node):
+                _put(meta, ColumnMetaDataId.statistics, None)
+
+
 def _apply(root: Node, edit: FooterEdit) -> None:
     # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
     # that, because they are in the new file's offsets already and must not move again.
@@ -283,6 +326,14 @@ def _apply(root: Node, edit: FooterEdit) -> None:
                 _put_filter_range(meta, edit.filter_ranges[i, j])
             if (i, j) in edit.texts:
                 _write_texts(_get(chunk, ColumnChunkId.meta_data), edit.texts[i, j])
+            if (i, j) in edit.statistics:
+                _change_statistics(_get(chunk, ColumnChunkId.meta_data), edit.statistics[i, j])
+            for number in edit.indexes.get((i, j), ()):
+                _put(chunk, number, None)
+    if edit.num_rows is not None:
+        _put(root, FileMetaDataId.num_rows, edit.num_rows)
+    if edit.bare:
+        _bare(root)
     _edit_key_values(root, edit)
 
 
@@ -291,11 +342,11 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
     Raises FooterError where the bytes are not Thrift, or not what the format has where the edit goes.
     """
-    if not edit.texts and compiled(_TREE_NS * len(data)):
+    if edit.is_of_filters and compiled(_TREE_NS * len(data)):
         edited = _edit_compiled(data, edit)
         if edited is not None:
             return edited
-    node, used = parse(data, _WITH_TEXTS if edit.texts else _FOOTER)
+    node, used = parse(data, _FOOTER if edit.is_of_filters else _WITH_TEXTS)
     _apply(node, edit)
     return node.encode() + data[used:]
 

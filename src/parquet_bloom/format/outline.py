@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, SchemaElement
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, KeyValue, SchemaElement
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import (
@@ -88,6 +88,18 @@ class Outline:
         return len(self.rows)
 
     @property
+    def created_by(self) -> str | None:
+        """The program that wrote the file."""
+        name: str | None = self.metadata.created_by
+        return name
+
+    @property
+    def key_values(self) -> list[KeyValue] | None:
+        """The file's key-values; None where the footer has no list of them."""
+        pairs: list[KeyValue] | None = self.metadata.key_value_metadata
+        return pairs
+
+    @property
     def schema_elements(self) -> list[SchemaElement]:
         """The schema as it lies in the footer."""
         elements: list[SchemaElement] = self.metadata.schema
@@ -98,6 +110,11 @@ class Outline:
         return replace(self, leaves=leaves, memory={})
 
     # An outline may be that of several files, format.outlines.JoinedOutline. What may differ between them:
+
+    @property
+    def representative(self) -> Outline:
+        """The outline of one file that has what all have in common: writer, column orders, proof of statistics."""
+        return self
 
     @property
     def footers(self) -> Sequence[int] | NDArray[np.int64]:

@@ -42,6 +42,7 @@ from parquet_bloom.format.compact_tree import (
 )
 from parquet_bloom.format.footer import MAGIC, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents_in
+from parquet_bloom.format.repairs import MARK, proven_columns
 from parquet_bloom.format.schema import Leaf, leaves_of
 from parquet_bloom.options import limits
 
@@ -108,8 +109,8 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
 class LateOutline(Outline):
     """An outline whose metadata are decoded when somebody asks for them. That may raise FooterError.
 
-    writer  the bytes of created_by and of column_orders, each None without; None: the metadata are not as most are.
-            Outlines of one schema and one writer can all decode them, or none can
+    writer  the bytes of created_by and of column_orders, each None without; None: the metadata are not as most are,
+            or speak of repaired statistics. Outlines of one schema and one writer can all decode them, or none can
     pairs   those of the key-values
     rest    where the fields behind the row groups begin in data
     """
@@ -150,14 +151,18 @@ class LateOutline(Outline):
 
 
 def writer_of(outline: Outline) -> Hashable:
-    """Writer and column orders: equal for footers that have equal ones and were read alike. Raises FooterError."""
+    """Writer, column orders and proof of statistics: equal for footers that have equal ones and were read alike.
+
+    Raises FooterError.
+    """
     known = outline.writer if isinstance(outline, LateOutline) else None
     return _decoded_writer(outline) if known is None else known
 
 
 @derived
 def _decoded_writer(outline: Outline) -> Hashable:
-    return outline.metadata.created_by, repr(outline.metadata.column_orders)  # the bindings' objects have no hash
+    orders = repr(outline.metadata.column_orders)  # the bindings' objects have no hash
+    return outline.created_by, orders, proven_columns(outline)
 
 
 @dataclass(slots=True)
@@ -368,6 +373,9 @@ def _with_rest(outlines: Outlines, view: NDArray[np.uint8], fields: NDArray[np.i
     plain &= (fields[:, 0, 1] < _IDS) & (fields[:, 0, 2] == 0)
     for field, kind in ((pairs, LIST), (writer, BINARY), (orders, LIST)):
         plain &= (field[:, 0] == 0) | (field[:, 0] == kind)
+    if MARK in outlines.data:  # what is proven of one file is not of others
+        ends = pairs[:, 1:].tolist()
+        plain &= [outlines.data.find(MARK, begin, end) < 0 for begin, end in ends]
     both = zip(_texts(outlines.data, view, writer), _texts(outlines.data, view, orders), strict=True)
     outlines.writers = [one if is_plain else None for one, is_plain in zip(both, plain.tolist(), strict=True)]
     outlines.pairs = pairs[:, 1:].T
@@ -423,11 +431,18 @@ class JoinedOutline(Outline):
     firsts   int64[files + 1]: the first row group of each file, and the number of all
     file_of  int64[row groups]
     starts   int64[files]: where each footer starts, in the joined file
+    first    the outline of the first file
     """
 
     firsts: NDArray[np.int64] = None  # type: ignore[assignment]
     file_of: NDArray[np.int64] = None  # type: ignore[assignment]
     starts: NDArray[np.int64] = None  # type: ignore[assignment]
+    first: Outline = None  # type: ignore[assignment]
+
+    @property
+    def representative(self) -> Outline:
+        """As Outline has it."""
+        return self.first
 
     @property
     def footers(self) -> NDArray[np.int64]:
@@ -495,6 +510,7 @@ def join(outlines: Sequence[Outline] | Outlines) -> tuple[JoinedOutline | None, 
         firsts=np.concatenate([[0], np.cumsum(counts)]),
         file_of=file_of,
         starts=starts + (np.arange(len(outlines)) << FILE_BITS),
+        first=first,
     )
     return joined, list(range(len(outlines)))
 

@@ -12,6 +12,8 @@ of its text, and "strategy" stands for seed and index. An `add` that wrote filte
 footer behind a whole file says so in "tail": {"size": bytes of that file, "footer_crc32": of its FileMetaData}.
 Where its filters were removed and its bytes stay, an object of nothing but "tail" stays too.
 
+Entries on repaired statistics (format.repairs) are no entries on filters, and stay as they are.
+
 Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
 the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
 """
@@ -29,9 +31,9 @@ from typing import Any
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.footer import ChunkKey, Footer, derived
 from parquet_bloom.format.footer_filters import filters_in_pairs
+from parquet_bloom.format.repairs import KEY, entries_in, repairs_in
 from parquet_bloom.format.schema import Leaf
 
-KEY = "parquet_bloom"
 _TAIL = "tail"
 FilterRangeMap = Mapping[ChunkKey, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
 
@@ -71,12 +73,17 @@ def _tail_in(body: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def recorded_tails(footer: Footer) -> list[tuple[int, int]]:
-    """The earlier files by believed entries, and by those that lost their filters: size, CRC; longest first."""
+    """The earlier files by believed entries, by those that lost their filters, by repairs: size, CRC; longest first."""
     told = {entry.tail for entry in read_entries(footer)}
     for pair in footer.key_values or []:
-        if pair.key == KEY:
-            told |= {_tail_in(body) for body in _parse(pair.value) if isinstance(body, dict) and body.keys() == {_TAIL}}
-    return sorted((one for one in told if one is not None), reverse=True)
+        bodies = entries_in(pair.value) if pair.key == KEY else []
+        told |= {_tail_in(body) for body in bodies if isinstance(body, dict) and body.keys() == {_TAIL}}
+    return sorted({one for one in told if one is not None} | repair_tails(footer), reverse=True)
+
+
+def repair_tails(footer: Footer) -> set[tuple[int, int]]:
+    """The same of the earlier files by entries that speak of repaired statistics, believed or not."""
+    return {tail for body in repairs_in(footer.key_values) if (tail := _tail_in(body)) is not None}
 
 
 def tail_facts(size: int, footer: Footer) -> dict[str, Any]:
@@ -115,16 +122,8 @@ def read_entries(footer: Footer) -> list[Entry]:
             continue
         if filter_ranges is None:
             filter_ranges = all_ranges(footer)
-        entries.extend(_believed(at, _parse(pair.value), footer.leaves, filter_ranges))
+        entries.extend(_believed(at, entries_in(pair.value), footer.leaves, filter_ranges))
     return entries
-
-
-def _parse(text: str | None) -> list[Any]:
-    try:
-        value = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return []
-    return value if isinstance(value, list) else []
 
 
 def _integers(groups: Any) -> set[int] | None:
@@ -217,7 +216,7 @@ def rewritten(
     changes: dict[int, str | None] = {}
     pairs = footer.key_values or []
     for at, known in by_pair.items():
-        bodies = _parse(pairs[at].value)
+        bodies = entries_in(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
             followed = _follow(known[i], filter_ranges, footer) if i in known else [body]

@@ -14,7 +14,7 @@ Sources: parquet.thrift, Statistics and ColumnOrder.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.format.footer import Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
+from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 Domain = Literal["integer", "float", "bytes"]
@@ -139,7 +140,7 @@ def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
     if not leaf.optional:
         sound &= (nulls == NONE) | (nulls == 0)
     counted = sound & (nulls >= 0) & (nulls <= values)
-    writer = outline.metadata.created_by
+    writer = statistics_writer(outline, leaf)
     some_null = ~counted | (nulls > 0) | is_wrong(writer, leaf, "few nulls") if leaf.optional else ~sound
     some_value = ~counted | (nulls < values) | is_wrong(writer, leaf, "many nulls")
     nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
@@ -171,15 +172,15 @@ def _stored_bounds(
     The new fields of all row groups, or if they give nothing the old ones: never some of each.
     """
     fields = []
-    if _trusts_new(outline, leaf):
+    if has_order(outline, leaf):
         fields.append((Slot.MIN_VALUE, Slot.MAX_VALUE))
     if is_signed_number(leaf):  # the old ones were compared as signed numbers
         fields.append((Slot.OLD_MIN, Slot.OLD_MAX))
     found = None
     filled: NDArray[np.bool_] | bool = False
     for min_field, max_field in fields:
-        low, has_low = _decode(outline.data, slots, min_field, leaf, domain)
-        high, has_high = _decode(outline.data, slots, max_field, leaf, domain)
+        low, has_low = _decode(outline.data, slots[min_field], slots[min_field + 1], leaf, domain)
+        high, has_high = _decode(outline.data, slots[max_field], slots[max_field + 1], leaf, domain)
         new = (low, has_low, high, has_high)
         # Of several files that are joined some may have the one, some the other.
         if filled is not False and found is not None:
@@ -192,9 +193,10 @@ def _stored_bounds(
     return found
 
 
-def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
-    orders = outline.metadata.column_orders
-    if orders is None or len(orders) != len(outline.leaves):
+def has_order(keeper: Footer | Outline, leaf: Leaf) -> bool:
+    """Whether a footer says in which order max_value and min_value of a column are."""
+    orders = keeper.metadata.column_orders
+    if orders is None or len(orders) != len(keeper.leaves):
         return False
     order = orders[leaf.index]
     # IEEE754TotalOrder differs from the type's own order in NaN and the two zeros alone, and no bound depends on these.
@@ -202,10 +204,9 @@ def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
 
 
 def _decode(
-    data: bytes, slots: NDArray[np.int64], slot: Slot, leaf: Leaf, domain: Domain
+    data: bytes, at: NDArray[np.int64], length: NDArray[np.int64], leaf: Leaf, domain: Domain
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """One bound of every row group, and where there is one: PLAIN bytes, without a length prefix."""
-    at, length = slots[slot], slots[slot + 1]
     has = at != NONE
     if leaf.physical == BYTE_ARRAY or leaf.physical == FLBA:
         return _decode_bytes(data, at, length, has, leaf, domain)
@@ -223,6 +224,16 @@ def _decode(
     if leaf.logical == "INTEGER" and not leaf.signed:
         return values.view(f"<u{width}").astype(np.uint64), has
     return values.astype(np.int64), has
+
+
+def decode_bounds(stated: Sequence[bytes | None], leaf: Leaf, domain: Domain) -> list[Any]:
+    """Bounds as Python values in the column's order; None for one that is missing, or cannot be one of this column."""
+    if not stated:
+        return []
+    lengths = np.array([0 if one is None else len(one) for one in stated], np.int64)
+    at = np.where([one is None for one in stated], NONE, np.cumsum(lengths) - lengths)
+    values, has = _decode(b"".join(one or b"" for one in stated), at, lengths, leaf, domain)
+    return [value if known else None for value, known in zip(values.tolist(), has.tolist(), strict=True)]
 
 
 _DTYPES = {BOOLEAN: "u1", INT32: "<i4", INT64: "<i8", FLOAT: "<f4", DOUBLE: "<f8"}
@@ -350,11 +361,12 @@ RIGHT: dict[str, Version] = {
     "DuckDB": (1,),
     "Polars": (2, 1),
     "fastparquet-python": (2024,),
+    "parquet-bloom": (1,),  # of a footer that `repair` wrote: format.repairs
 }
 
 _PROGRAMS = re.compile(
     r"(parquet-cpp-arrow|parquet-cpp|parquet-mr|parquet-rs|Polars|Arrow2|DuckDB|ClickHouse|hyparquet|Parquet\.Net"
-    r"|fastparquet-python|datafusion|delta-rs)\b"
+    r"|fastparquet-python|datafusion|delta-rs|parquet-bloom)\b"
 )
 _VERSION = re.compile(r"[^0-9]{0,40}?\bv?([0-9]{1,6}(?:\.[0-9]{1,6}){0,2})")
 _BUILT_ON = {"datafusion": "parquet-rs", "delta-rs": "parquet-rs"}  # their versions are their own
@@ -383,7 +395,10 @@ def program_of(created_by: str | None) -> tuple[str, Version | None]:
 
 
 def is_wrong(created_by: str | None, leaf: Leaf, statistic: Statistic) -> bool:
-    """Whether a statistic of a column is one that its writer is known to write wrongly."""
+    """Whether a statistic of a column is one that its writer is known to write wrongly.
+
+    created_by  as repairs.statistics_writer gives it, for all who believe or do not
+    """
     name, version = program_of(created_by)
     return any(
         fault.statistic == statistic
@@ -420,14 +435,14 @@ def counts_in(footer: Footer, row_group: int, leaf: Leaf) -> Counts:
     """The counts of a chunk: values, and NULLs if its writer is believed to have counted them."""
     meta = footer.meta(row_group, leaf.index)
     nulls = meta.statistics.null_count if meta.statistics is not None else None
-    return meta.num_values, believed_nulls(footer.created_by, leaf, meta.num_values, nulls)
+    return meta.num_values, believed_nulls(statistics_writer(footer, leaf), leaf, meta.num_values, nulls)
 
 
 def counts_of(outline: Outline, row_group: int, column: int) -> Counts:
     """The same, from an outline."""
     values, nulls = (int(outline.slots[s, row_group, column]) for s in (Slot.NUM_VALUES, Slot.NULL_COUNT))
-    known = None if nulls == NONE else nulls
-    return values, believed_nulls(outline.metadata.created_by, outline.leaves[column], values, known)
+    known, leaf = None if nulls == NONE else nulls, outline.leaves[column]
+    return values, believed_nulls(statistics_writer(outline, leaf), leaf, values, known)
 
 
 def empty_filter_problem(counts: Counts) -> tuple[str, bool] | None:

@@ -43,7 +43,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Print RemovedFiles: one in a line, several with totals first."""
     for file in files if len(files) == 1 else ():
-        headline(_arrow(file), _removed([file]), say, _style(file.removed))
+        headline(arrow(file), _removed([file]), say, _style(file.removed))
         say_travel(file, say)
     if len(files) < 2:
         return
@@ -190,7 +190,7 @@ def _print_one(file: Any, say: Say) -> None:
             f"{plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
             f"{size(file.filter_bytes)} (file {_growth(file)}), {file.seconds:.2f} s"
         )
-    headline(_arrow(file), what, say, _style(_number(file)))
+    headline(arrow(file), what, say, _style(_number(file)))
     say_travel(file, say)
     worst: dict[str, list[Any]] = {}
     for f in file.filters:
@@ -298,5 +298,6 @@ def _growth(file: Any) -> str:
     return "-" if file.dry_run else growth(file.bytes_before, file.bytes_after)
 
 
-def _arrow(file: Any) -> str:
+def arrow(file: Any) -> str:
+    """The file and its output, where that is another one."""
     return str(file.source) if file.source == file.output else f"{file.source} -> {file.output}"

@@ -11,6 +11,7 @@ from parquet_bloom.format.forms import format_named
 from parquet_bloom.options import DEFAULT_FORM
 from parquet_bloom.report.added import print_files
 from parquet_bloom.report.gates import sampled_text, status_text
+from parquet_bloom.report.statistics import print_statistics
 from parquet_bloom.report.text import Say, between, count, gist, headline, plural, print_table, ranges, share, size
 
 # --- outliers -------------------------------------------------------------------------------------
@@ -105,7 +106,9 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
     if older := sum(file.older_footers for file in files):
         taken = size(sum(file.older_footer_bytes for file in files))
         off = sum(file.tails for file in files)
-        what = f"remove takes {plural(off, 'tail')} off" if off else "they stay, under another program's footer"
+        repaired = any(file.repaired for file in files)
+        stay = "repair --undo takes a repair off" if repaired else "they stay, under another program's footer"
+        what = f"remove takes {plural(off, 'tail')} off" if off else stay
         say(f"  {plural(older, 'older footer')} under tails, {taken}; {what}")
     _say_texts("problem", _texts(files, "problems"), say)
     _say_texts("note", _texts(files, "notes"), say)
@@ -191,7 +194,8 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Print VerifiedFiles."""
     filters = [f for file in files for f in file.filters]
     wrong = sum(len(file.wrong) for file in files)
-    bad = f"{wrong:,} wrong" if wrong else "none wrong" if filters else "nothing to verify"
+    compared = [file for file in files if file.statistics is not None]
+    bad = f"{wrong:,} wrong" if wrong else "none wrong" if filters or compared else "nothing to verify"
     some = f", {sampled}" if (sampled := sampled_text(files)) else ""
     if files:
         style = "red" if wrong else "green" if filters else ""
@@ -215,6 +219,8 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
         files = sorted(files, key=lambda file: -len(file.wrong))
         rows = [(f.path, f.row_groups, len(f.filters), len(f.wrong)) for f in files]
         print_files(("file", "row groups", "filters", "wrong"), rows, everything, say)
+    if compared:
+        print_statistics([(file.path, file.statistics) for file in compared], everything, say)
 
 
 def _print_verdicts(filters: Sequence[Any]) -> None:

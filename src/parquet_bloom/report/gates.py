@@ -78,13 +78,18 @@ def lacking_text(column: str, groups: Sequence[int]) -> str:
 
 
 def none_wrong(files: Sequence[Any]) -> Gate:
-    """Whether no filter is wrong; files are VerifiedFile."""
+    """Whether no filter and no statistic is wrong; files are VerifiedFile."""
     wrong = [(file.path, one) for file in files for one in file.wrong]
-    if not wrong:
-        return Gate("verify", True)
-    path, first = wrong[0]
-    many = f"{plural(len(wrong), 'filter')} wrong; the first: " if len(wrong) > 1 else "a filter is wrong: "
-    return Gate("verify", False, f"{many}{path}, {_of(first)}: {first.reason}")
+    if wrong:
+        path, first = wrong[0]
+        many = f"{plural(len(wrong), 'filter')} wrong; the first: " if len(wrong) > 1 else "a filter is wrong: "
+        return Gate("verify", False, f"{many}{path}, {_of(first)}: {first.reason}")
+    lies = [(file.path, one) for file in files for one in file.wrong_statistics]
+    if lies:
+        path, first = lies[0]
+        many = f"{plural(len(lies), 'statistic')} wrong; the first: " if len(lies) > 1 else "a statistic is wrong: "
+        return Gate("verify", False, f"{many}{path}, {first.text}")
+    return Gate("verify", True)
 
 
 def sampled_text(files: Sequence[Any]) -> str:
@@ -138,12 +143,16 @@ def of_status(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
 
 
 def of_verify(report: Any) -> Iterator[str]:
-    """Files with wrong filters, files that failed."""
+    """Files with wrong filters or statistics, files that failed."""
     title = "parquet-bloom verify"
     for file in report.files:
         if file.wrong:
             first = file.wrong[0]
             text = f"{plural(len(file.wrong), 'filter')} wrong; the first: {_of(first)}: {first.reason}"
+            yield annotation("error", text, title, file.path)
+        if file.wrong_statistics:
+            lies = plural(len(file.wrong_statistics), "statistic")
+            text = f"{lies} wrong; the first: {file.wrong_statistics[0].text}"
             yield annotation("error", text, title, file.path)
     if some := sampled_text(report.files):
         yield annotation("notice", some, title)

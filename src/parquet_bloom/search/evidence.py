@@ -21,6 +21,7 @@ from parquet_bloom.filters.asking import Answers, Probes
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.format.literals import day_number, read_date
 from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.format.statistics import (
     ColumnStatistics,
@@ -229,17 +230,14 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
         # The index takes TRUE away. FALSE comes in, so that only a row group without rows has no outcome at all.
         was_true = question.closed & ((decision.outcomes & TRUE) != 0)
         decision.outcomes[was_true] = decision.outcomes[was_true] & ~np.uint8(TRUE) | np.uint8(FALSE)
-    if not is_right(outline.metadata.created_by) and any(_is_in_file(term) for term in terms):
+    in_file = {term.leaf for term in terms if not isinstance(term, Opaque) and term.leaf.index >= 0}
+    if not all(is_right(statistics_writer(outline, leaf)) for leaf in in_file):
         # Bounds of this writer were never held against its values: rows are filtered, also where all seem to match.
         all_match = decision.outcomes == TRUE
         if all_match.any() and partition_outcome(question) != TRUE:
             decision.outcomes[all_match] = TRUE | FALSE
     decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
-
-
-def _is_in_file(term: Term) -> bool:
-    return not isinstance(term, Opaque) and term.leaf.index >= 0
 
 
 def _statistics(term: Term, outline: Outline, question: Question) -> ColumnStatistics:

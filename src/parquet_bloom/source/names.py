@@ -227,6 +227,13 @@ def add_command(
     return ShellCommand(shlex.join(["parquet-bloom", "add", *words]), python)
 
 
+def repair_command(sources: Sequence[str]) -> ShellCommand:
+    """`parquet-bloom repair` of files, in place."""
+    words = ["--in-place", "--", *sources] if any(one.startswith("-") for one in sources) else [*sources, "--in-place"]
+    python = _call("repair", _one_or_all(sources), {"in_place": True})
+    return ShellCommand(shlex.join(["parquet-bloom", "repair", *words]), python)
+
+
 def check_command(sources: Sequence[str], predicate: str) -> ShellCommand:
     """`parquet-bloom check` of a predicate."""
     python = _call("check", _one_or_all(sources), {}, predicate)

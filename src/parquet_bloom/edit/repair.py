@@ -1,0 +1,282 @@
+"""Repair: a footer with right statistics behind a file whose statistics are wrong; every other byte stays.
+
+    [ PAR1 | body | footer | PAR1 ][ footer' | PAR1 ]
+                                  ^ the file as it was: a tail without filters (filters.tails)
+
+Of a column chunk with a wrong statistic all that the footer states is written right: null_count, the bounds, and what
+counts there are. Floats of a chunk with a NaN get no bounds: engines for which NaN is the greatest value would miss
+rows by right ones, too. A page index that is wrong, or has bounds beside a NaN, is named no more. A file without a
+wrong statistic stays as it is, to the byte.
+
+The new footer says that its statistics were compared, with a proof (format.repairs), so they are believed again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from parquet_bloom._version import __version__
+from parquet_bloom.edit.changeable import Changeable
+from parquet_bloom.edit.finish import check_footer_size, check_written, write_footer
+from parquet_bloom.edit.remove import write_beginning
+from parquet_bloom.edit.reports import FileReport
+from parquet_bloom.edit.table_commit import FileOutcome
+from parquet_bloom.errors import FooterError, LayoutError, RequestError, parameter
+from parquet_bloom.filters.tails import tail_of
+from parquet_bloom.filters.true_statistics import ChunkStatistics
+from parquet_bloom.filters.wrong_statistics import (
+    Compared,
+    WrongStatistic,
+    compare_again,
+    compare_statistics,
+    has_bounds,
+)
+from parquet_bloom.format.compact_tree import ColumnChunkId, StatisticsId
+from parquet_bloom.format.edits import FooterEdit, Moves, StatisticsChanges, edit_footer
+from parquet_bloom.format.footer import ChunkKey, Footer, decode_footer
+from parquet_bloom.format.outline import outline_of
+from parquet_bloom.format.provenance import repair_tails, tail_facts
+from parquet_bloom.format.repairs import plain_bound, repair_pair
+from parquet_bloom.format.statistics import has_order, is_signed_number
+from parquet_bloom.output.draft import FileSink
+from parquet_bloom.output.recovery import open_for_change
+from parquet_bloom.output.target import Target, Writing
+from parquet_bloom.source.results import Result
+from parquet_bloom.storage.display import line_of, quantity
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.table_folders import Tables
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, repr=False)
+class RepairedFile(FileReport):
+    """The report of `repair` on one file, or of its dry run.
+
+    wrong      the statistics that contradicted the values; with undo there are none
+    chunks     how many column chunks were compared
+    mended     of these, how many have other statistics since, or lost a page index
+    notes, unchecked  as FileStatistics has them
+    undone     whether a repair was taken off
+    """
+
+    source: str
+    output: str
+    bytes_before: int
+    bytes_after: int
+    wrong: list[WrongStatistic] = field(default_factory=list)
+    chunks: int = 0
+    mended: int = 0
+    notes: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    undone: bool = False
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+@dataclass(slots=True, repr=False)
+class RepairReport(Result):
+    """The report of `repair`: one a file, and the files among several that failed.
+
+    notes  of tables whose files were changed, as was forced: which readers fail on them
+    """
+
+    files: list[RepairedFile]
+    failed: list[FailedFile]
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        wrong = sum(len(file.wrong) for file in self.files)
+        dry = ["dry run"] if any(file.dry_run for file in self.files) else []
+        return line_of(self, f"{quantity(wrong, 'statistics')} wrong" if wrong else "none wrong", *dry)
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """The work of `repair` on each of several files, as edit.table_commit.FileWork has it.
+
+    undo    take off the footer that a repair wrote, if nothing was added since
+    how     the new version is written
+    tables  that must not be changed
+    meter   is told of the column chunks
+    """
+
+    undo: bool = False
+    how: Writing = field(default_factory=Writing)
+    tables: Tables = field(default_factory=Tables)
+    meter: Meter | None = None
+
+    def __post_init__(self) -> None:
+        if self.how.append and not self.how.in_place:
+            raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
+
+    def __call__(self, file: DataFile, target: Location, look_only: bool) -> FileOutcome[RepairedFile]:
+        """Repair one file: its rename is its commit. Raises as repair does for one file."""
+        started = time.perf_counter()
+        with open_for_change(file, self.how.in_place and not self.how.dry_run) as source:
+            report = self._undo(source, target) if self.undo else self._repair(source, target)
+        report.dry_run, report.seconds = self.how.dry_run, time.perf_counter() - started
+        report.remote = source.is_remote or not target.is_local
+        return FileOutcome(report)
+
+    def _undo(self, source: OpenFile, target: Location) -> RepairedFile:
+        footer, tail, to = source.footer(), tail_of(source), Target(target, self.how)
+        undone = tail is not None and tail.repairs and not tail.changed
+        if not undone and repair_tails(footer):
+            reason = "has filters since its repair, or a footer of another program; remove the filters first"
+            raise LayoutError(source.path, reason)
+        report = RepairedFile(source.path, str(target), source.size, source.size, undone=undone)
+        if undone or not self.how.in_place:
+            to.check(source.location, self.tables)
+        if tail is not None and undone:
+            report.bytes_after = tail.size
+        if self.how.dry_run:
+            return report
+        if tail is not None and undone:
+            report.add_transfer(write_beginning(source, source.until(tail.size), to), source)
+        elif not self.how.in_place:
+            report.add_transfer(to.copy(source), source)
+        return report
+
+    def _repair(self, source: OpenFile, target: Location) -> RepairedFile:
+        footer, to = source.footer(), Target(target, self.how)
+        n, leaves = footer.n_row_groups, footer.leaves
+        meter = self.meter
+
+        def step(done: int) -> None:
+            if meter is not None:
+                meter.part(done, n * len(leaves))
+
+        compared = compare_statistics(source, leaves, range(n), step)
+        found = compared.statistics
+        report = RepairedFile(source.path, str(target), source.size, source.size, found.wrong, found.chunks)
+        report.notes, report.unchecked = found.notes, found.unchecked
+        if found.wrong or not self.how.in_place:
+            to.check(source.location, self.tables)
+        for one in found.wrong:
+            if one.statistic == "num_values":
+                raise LayoutError(source.path, f"{one.text}: no footer mends that; write the file anew")
+        if found.wrong:
+            edit = mended(footer, compared)
+            report.mended = len(edit.statistics.keys() | edit.indexes.keys())
+            data = self._new_footer(source, footer, compared, edit)
+            report.bytes_after = source.size + len(data) + 8
+            if not self.how.dry_run:
+                self._write(source, to, data, compared, report)
+        elif not self.how.in_place and not self.how.dry_run:
+            report.add_transfer(to.copy(source), source)
+        return report
+
+    def _new_footer(self, source: OpenFile, footer: Footer, compared: Compared, edit: FooterEdit) -> bytes:
+        try:
+            repaired = decode_footer(edit_footer(footer.data, edit), source.size)
+            facts = tail_facts(source.size, footer)
+            pair = repair_pair(__version__, outline_of(repaired), compared.unchecked, facts)
+            data = edit_footer(repaired.data, FooterEdit(append=[pair]))
+        except FooterError as error:
+            raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
+        check_footer_size(source, data)
+        return data
+
+    def _write(self, source: OpenFile, to: Target, data: bytes, compared: Compared, report: RepairedFile) -> None:
+        """Write the old file and a new footer, read back and compared before it counts."""
+        with to.begin(source, to.disk_needed(source, len(data))) as new:
+            if not new.clone(source):
+                FileSink(new, source).copy(0, source.size)
+            new.at = source.size
+            write_footer(new, data)
+            with new.reopen() as again:
+                check_written(source, again, Moves())
+                tail = tail_of(again)
+                if tail is None or tail.size != source.size or not tail.repairs:
+                    reason = "nothing was changed: the file could not be brought back byte for byte"
+                    raise LayoutError(source.path, reason)
+                if wrong := compare_again(again, compared):
+                    raise LayoutError(source.path, f"nothing was changed, the new footer is wrong: {wrong[0].text}")
+            new.commit(source.check_unchanged)
+        report.add_transfer(new.transfer, source)
+
+
+# --- the edit -------------------------------------------------------------------------------------
+
+_COLUMN_INDEX = (ColumnChunkId.column_index_offset, ColumnChunkId.column_index_length)
+_BOTH_INDEXES = (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length, *_COLUMN_INDEX)
+
+
+def mended(footer: Footer, compared: Compared) -> FooterEdit:
+    """The edit that makes statistics right."""
+    statistics: dict[ChunkKey, StatisticsChanges] = {}
+    indexes: dict[ChunkKey, Sequence[int]] = {}
+    num_rows = None
+    columns = {leaf.name: leaf.index for leaf in footer.leaves}
+    for one in compared.statistics.wrong:
+        if one.row_group is None:
+            num_rows = sum(footer.rows)
+            continue
+        key = one.row_group, columns[one.column]
+        if one.statistic.startswith("offset_index"):
+            indexes[key] = _BOTH_INDEXES
+        elif one.statistic.startswith("column_index"):
+            indexes.setdefault(key, _COLUMN_INDEX)
+        else:
+            statistics[key] = {}
+    for key, truth in compared.truth.items():
+        stated = footer.meta(*key).statistics
+        if truth.nans and has_bounds(stated):
+            statistics[key] = {}
+        if truth.nans and footer.chunk(*key).column_index_offset:
+            indexes.setdefault(key, _COLUMN_INDEX)
+        if key in statistics:
+            statistics[key] = _changes(footer, key, truth)
+    return FooterEdit(statistics=statistics, indexes=indexes, num_rows=num_rows)
+
+
+def _changes(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> StatisticsChanges:
+    """The fields of one chunk's Statistics as they should be."""
+    meta, leaf = footer.meta(*key), footer.leaves[key[1]]
+    stated = meta.statistics
+    changes: dict[int, int | bytes | None] = {}
+    nulls = meta.num_values - truth.values
+    # In a repeated column the least count is as right as the greatest.
+    if stated.null_count is None or not truth.nulls <= stated.null_count <= nulls or not leaf.repeated:
+        changes[StatisticsId.null_count] = nulls
+    if stated.distinct_count is not None:
+        changes[StatisticsId.distinct_count] = stated.distinct_count if truth.distinct is None else truth.distinct
+    if stated.nan_count is not None and leaf.float_bits:
+        changes[StatisticsId.nan_count] = truth.nans
+    if not truth.has_bounds:
+        return changes
+    low = high = None
+    if truth.low is not None and not truth.nans:
+        low, high = plain_bound(truth.low, leaf, True), plain_bound(truth.high, leaf, False)
+        if low is None or high is None:
+            low = high = None
+    signed = is_signed_number(leaf)
+    if has_order(footer, leaf) or stated.min_value is not None or stated.max_value is not None:
+        changes |= {StatisticsId.min_value: low, StatisticsId.max_value: high}
+        changes |= {StatisticsId.is_min_value_exact: None, StatisticsId.is_max_value_exact: None}
+    # Of what is no signed number the old fields mean nothing, and some reader may take them for bounds.
+    for number, was, bound in ((StatisticsId.min, stated.min, low), (StatisticsId.max, stated.max, high)):
+        if was is not None:
+            changes[number] = bound if signed else None
+    return changes
+
+
+# --- all files of a source ------------------------------------------------------------------------
+
+
+def repair_source(to: Changeable, undo: bool, how: Writing, progress: ProgressCallback | None = None) -> RepairReport:
+    """Repair files. Raises as change.repair."""
+    snapshot = to.snapshot()
+    meter = Meter(progress, snapshot.files, unit="column chunks")
+    request = RepairRequest(undo=undo, how=how, tables=to.tables, meter=meter)
+    changed = to.change(snapshot, lambda _: request, meter)
+    return RepairReport(changed.files, changed.failed, [*to.notes, *changed.notes])

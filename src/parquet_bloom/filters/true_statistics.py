@@ -1,0 +1,164 @@
+"""The true statistics of a column chunk: bounds and counts of its stored values, of the whole chunk and of its pages.
+
+    batches that pyarrow decodes -> values that pyarrow compares as the column's order does -> slices, one a page
+                                 -> least and greatest of each page, and of the chunk
+
+No loop runs over values. Values in the column's own order (format.statistics.domain_of):
+
+    integers    int32, int64, or the unsigned ones of the same bytes
+    DECIMAL     in bytes: of one width, with the sign's bit turned, so that bytewise order is that of the numbers
+    floats      a NaN has no place in bounds; it is counted
+    bytes       as they are
+
+Source: parquet.thrift, ColumnOrder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, Leaf
+from parquet_bloom.format.statistics import MOST_BYTES, Domain, domain_of
+from parquet_bloom.kernels.hashes import hash_array, offsets_of
+
+
+@dataclass(slots=True)
+class TrueStatistics:
+    """Counts and bounds of some stored values: of a page, or of a chunk.
+
+    values    how many are no NULL
+    nulls     how many entries of the leaf are NULL, but for those under a NULL or empty list
+    nans      how many values are NaN; counted for a chunk alone
+    low, high  the least and the greatest value but NaN, as format.statistics.domain_of has them; None: there is none
+    """
+
+    values: int = 0
+    nulls: int = 0
+    nans: int = 0
+    low: Any = None
+    high: Any = None
+
+    def add(self, values: int, nulls: int, low: Any, high: Any) -> None:
+        """Count more values, with their own bounds."""
+        self.values += values
+        self.nulls += nulls
+        if low is not None and (self.low is None or low < self.low):
+            self.low = low
+        if high is not None and (self.high is None or high > self.high):
+            self.high = high
+
+
+class ChunkStatistics(TrueStatistics):
+    """The true statistics of one column chunk, fed batch by batch.
+
+    pages       of each page, in order; empty where no pages were named
+    distinct    how many distinct values there are; None where nobody wanted to know it
+    has_bounds  whether low and high are known to be bounds of all values but NaN
+    """
+
+    def __init__(self, leaf: Leaf, first_entries: Sequence[int] | None = None, *, distinct: bool = False) -> None:
+        """first_entries: of each page, the number of its first entry among those of the leaf in this chunk."""
+        super().__init__()
+        self.leaf, self.domain = leaf, domain_of(leaf)
+        self.pages = [TrueStatistics() for _ in first_entries or ()]
+        self.has_bounds = self.domain is not None
+        self._firsts = np.array(first_entries or [0], np.int64)
+        self._at = 0
+        self._hashes: list[NDArray[np.uint64]] | None = [] if distinct else None
+
+    @property
+    def distinct(self) -> int | None:
+        """As the class has it."""
+        return None if self._hashes is None else len(np.unique(np.concatenate([np.empty(0, np.uint64), *self._hashes])))
+
+    def feed(self, batch: pa.Array) -> None:
+        """Take the next entries of the leaf, as filters.decode.ColumnReader yields them."""
+        n = len(batch)
+        if not n:
+            return
+        if self._hashes is not None:
+            self._hashes.append(np.unique(hash_array(batch)))
+        values = comparable(batch, self.leaf, self.domain) if self.domain is not None else None
+        # The pages that the batch is part of, and where each begins in it.
+        first = int(np.searchsorted(self._firsts, self._at, "right")) - 1
+        last = max(first + 1, int(np.searchsorted(self._firsts, self._at + n, "left")))
+        starts = np.clip(self._firsts[first:last] - self._at, 0, n)
+        sizes = np.diff(starts, append=n)
+        for page, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True), first):
+            part = (batch if values is None else values).slice(start, size)
+            nulls = part.null_count
+            low, high = self._bounds(part) if values is not None and nulls < size else (None, None)
+            self.add(size - nulls, nulls, low, high)
+            if self.pages:
+                self.pages[page].add(size - nulls, nulls, low, high)
+        self._at += n
+
+    def _bounds(self, part: pa.Array) -> tuple[Any, Any]:
+        """The least and the greatest of some values, of which one at least is no NULL."""
+        if self.domain == "integer" and self.leaf.physical == BYTE_ARRAY:
+            part = _decimals_of_one_width(part.drop_null())
+            if part is None:
+                self.has_bounds = False
+                return None, None
+        if not part.null_count and pt.is_primitive(part.type) and not pt.is_boolean(part.type):
+            numbers = part.to_numpy()
+            low, high = numbers.min().item(), numbers.max().item()
+            if low == low:  # numpy's are NaN where any value is
+                return low, high
+        found = pc.min_max(part).as_py()
+        low, high = found["min"], found["max"]
+        if self.leaf.float_bits:
+            self.nans += pc.sum(pc.is_nan(part)).as_py()
+            return (low, high) if low <= high else (None, None)  # pyarrow's bounds of nothing but NaN are no bounds
+        if self.domain == "integer" and isinstance(low, bytes):
+            low, high = (int.from_bytes(bytes([one[0] ^ 0x80]) + one[1:], "big", signed=True) for one in (low, high))
+        return (int(low), int(high)) if self.domain == "integer" else (low, high)
+
+
+def comparable(batch: pa.Array, leaf: Leaf, domain: Domain | None) -> pa.Array:
+    """Values and NULLs of a type that pyarrow compares as the column's order does; DECIMAL in BYTE_ARRAY as it is."""
+    if leaf.float_bits == 16:
+        halves = pa.Array.from_buffers(pa.float16(), len(batch), batch.buffers(), offset=batch.offset)
+        return halves.cast(pa.float32())
+    if leaf.physical == FLBA and domain == "integer":
+        rows = np.frombuffer(batch.buffers()[1], np.uint8)
+        rows = rows[: len(rows) // leaf.type_length * leaf.type_length].reshape(-1, leaf.type_length).copy()
+        return _with_turned_sign(rows, batch)
+    if leaf.logical == "INTEGER" and not leaf.signed:
+        return batch.view(pa.uint32() if leaf.width == 4 else pa.uint64())
+    return batch
+
+
+def _decimals_of_one_width(stored: pa.Array) -> pa.Array | None:
+    """DECIMALs in BYTE_ARRAY, each as long as the longest; None where one is empty, or longer than any engine knows."""
+    offsets = offsets_of(stored).astype(np.int64)
+    lengths = np.diff(offsets)
+    width = int(lengths.max())
+    if not 0 < int(lengths.min()) <= width <= MOST_BYTES:
+        return None
+    data = np.frombuffer(stored.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    starts = offsets[:-1] - offsets[0]
+    rows = np.repeat(np.where(data[starts] >= 0x80, 0xFF, 0).astype(np.uint8)[:, None], width, axis=1)
+    # Byte k of a value goes to column width - length + k of its row.
+    row_of = np.repeat(np.arange(len(stored)), lengths)
+    rows[row_of, np.arange(len(data)) + (width - lengths - starts)[row_of]] = data
+    return _with_turned_sign(rows)
+
+
+def _with_turned_sign(rows: NDArray[np.uint8], like: pa.Array | None = None) -> pa.Array:
+    """Big-endian numbers, uint8[n, bytes of each], as an array of which bytewise order is theirs.
+
+    like  an array with the same NULLs, and offset
+    """
+    rows[:, 0] ^= 0x80
+    data, valid = pa.py_buffer(rows), None if like is None else like.buffers()[0]
+    length, offset = (len(rows), 0) if like is None else (len(like), like.offset)
+    return pa.Array.from_buffers(pa.binary(rows.shape[1]), length, [valid, data], offset=offset)

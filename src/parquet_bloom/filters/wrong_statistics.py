@@ -1,0 +1,385 @@
+"""Statistics that footers and page indexes state, compared with the stored values.
+
+    footer        min, max, counts, flags of exactness       <- all entries of the column chunk
+    column index  bounds, null pages, null counts, order     <- the entries of each page, where rows have one entry
+    offset index  places, sizes and first rows of pages      <- the page headers
+    num_rows      of the file, and num_values of flat chunks <- the row groups
+
+A bound that is merely loose is right, and so are bounds that leave NaN out; a note names the latter. Where nothing is
+stated nothing is decoded.
+
+Sources: parquet.thrift, Statistics and ColumnOrder; PageIndex.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from parquet_bloom._thrift.parquet.ttypes import BoundaryOrder, ColumnIndex, OffsetIndex, Statistics
+from parquet_bloom.errors import DamagedFileError, FooterError
+from parquet_bloom.filters.decode import ColumnReader, Page, page_headers
+from parquet_bloom.filters.true_statistics import ChunkStatistics
+from parquet_bloom.format import compact
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer
+from parquet_bloom.format.schema import BOOLEAN, Leaf
+from parquet_bloom.format.statistics import decode_bounds, has_order, is_signed_number
+from parquet_bloom.source.results import Result
+from parquet_bloom.storage.display import brief, quantity
+from parquet_bloom.storage.open_file import OpenFile
+
+_FAR_PAGES = 1 << 20  # bytes of a chunk on another storage whose page headers are read
+_EVERY_PAGE = "of all pages"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WrongStatistic(Result):
+    """One statistic that contradicts the stored values.
+
+    row_group  None of the whole file
+    column     empty of the whole file
+    statistic  the field, as parquet.thrift names it: "null_count", "max_value", "column_index.min_values"
+    stated     its value; of a page index that of the first wrong page, and which page it is
+    found      what the stored values give
+    """
+
+    row_group: int | None
+    column: str
+    statistic: str
+    stated: str
+    found: str
+
+    @property
+    def text(self) -> str:
+        """All of it in words."""
+        where = "" if self.row_group is None else f"row group {self.row_group}, column {self.column}: "
+        return f"{where}{self.statistic} is {self.stated}, the values give {self.found}"
+
+
+@dataclass(slots=True, repr=False)
+class FileStatistics(Result):
+    """The verdicts on a file's statistics.
+
+    chunks     how many column chunks state any, and were compared
+    wrong      each statistic that contradicts the values
+    notes      what is right by the format, and costs rows in some engines: bounds beside a NaN
+    unchecked  what was not compared, by column, and why
+    """
+
+    chunks: int = 0
+    wrong: list[WrongStatistic] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+
+class Compared(NamedTuple):
+    """The verdicts, and what they were drawn from.
+
+    truth      the true statistics of each chunk that was decoded
+    unchecked  numbers of the columns whose statistics in the footer were not all compared
+    """
+
+    statistics: FileStatistics
+    truth: dict[ChunkKey, ChunkStatistics]
+    unchecked: set[int]
+
+
+def compare_statistics(
+    source: OpenFile, leaves: Sequence[Leaf], groups: Sequence[int], step: Callable[[int], object] = lambda _: None
+) -> Compared:
+    """Compare what a file states about some columns in some row groups with their values.
+
+    leaves  with the names that people know
+    step    is called with the number of chunks that are done
+    Raises DamagedFileError where a chunk does not decode, LimitError.
+    """
+    footer = source.footer()
+    found = Compared(FileStatistics(), {}, set())
+    rows = sum(footer.rows)
+    if (stated := footer.head.num_rows or 0) != rows:
+        wrong = WrongStatistic(None, "", "num_rows", str(stated), str(rows))
+        found.statistics.wrong.append(wrong)
+    done = 0
+    for leaf in leaves:
+        beside_nan, unchecked = [], []
+        reader: ColumnReader | None = None
+        for group in groups:
+            chunk = _Chunk(source, footer, group, leaf)
+            if chunk.states_anything:
+                reader = reader or ColumnReader(source, footer.leaves[leaf.index])
+                try:
+                    truth = chunk.compare(reader)
+                except DamagedFileError as error:
+                    if not isinstance(error.__cause__, pa.ArrowNotImplementedError):
+                        raise
+                    chunk.unchecked.append(error.reason)
+                    truth = None
+                found.statistics.chunks += truth is not None
+                if truth is not None:
+                    found.truth[group, leaf.index] = truth
+                    if truth.nans and not chunk.wrong and has_bounds(footer.meta(group, leaf.index).statistics):
+                        beside_nan.append((group, truth.nans))
+            found.statistics.wrong += chunk.wrong
+            unchecked += [*chunk.unchecked, *chunk.partly]
+            if chunk.unchecked:
+                found.unchecked.add(leaf.index)
+            done += 1
+            step(done)
+        found.statistics.unchecked += [f"column {leaf.name}: {text}" for text in dict.fromkeys(unchecked)]
+        if beside_nan:
+            nans = sum(count for _, count in beside_nan)
+            where = f"column {leaf.name} has {nans:,} NaN in {quantity(len(beside_nan), 'row groups')} with min and max"
+            reason = "right by the format, but engines for which NaN is the greatest value miss such rows"
+            found.statistics.notes.append(f"{where}: {reason}")
+    found.statistics.wrong.sort(key=lambda one: -1 if one.row_group is None else one.row_group)
+    return found
+
+
+def compare_again(source: OpenFile, known: Compared) -> list[WrongStatistic]:
+    """The wrong statistics in the footer of another version of the file, whose values are known."""
+    footer, wrong = source.footer(), []
+    for (group, column), truth in known.truth.items():
+        chunk = _Chunk(source, footer, group, footer.leaves[column])
+        chunk.compare_footer(truth)
+        wrong += chunk.wrong
+    return wrong
+
+
+def has_bounds(statistics: Statistics | None) -> bool:
+    """Whether a chunk states any bound."""
+    fields = () if statistics is None else (statistics.min_value, statistics.max_value, statistics.min, statistics.max)
+    return any(bound is not None for bound in fields)
+
+
+class _Chunk:
+    """One column chunk and what is wrong about it.
+
+    wrong      see FileStatistics
+    unchecked  what of the footer was not compared, and why
+    partly     what of a page index was not
+    """
+
+    def __init__(self, source: OpenFile, footer: Footer, group: int, leaf: Leaf) -> None:
+        self.source, self.footer, self.group, self.leaf = source, footer, group, leaf
+        self.chunk, self.meta = footer.chunk(group, leaf.index), footer.meta(group, leaf.index)
+        self.stated: Statistics = self.meta.statistics or Statistics()
+        self.wrong: list[WrongStatistic] = []
+        self.unchecked: list[str] = []
+        self.partly: list[str] = []
+
+    @property
+    def _where(self) -> str:
+        return f"row group {self.group}, column {self.leaf.name}"
+
+    @property
+    def _has_indexes(self) -> bool:
+        return bool(self.chunk.column_index_offset or self.chunk.offset_index_offset)
+
+    @property
+    def states_anything(self) -> bool:
+        """Whether there is anything to compare."""
+        return self.meta.statistics is not None or self._has_indexes
+
+    def _add(self, statistic: str, stated: str, found: str) -> None:
+        self.wrong.append(WrongStatistic(self.group, self.leaf.name, statistic, stated, found))
+
+    def compare(self, reader: ColumnReader) -> ChunkStatistics | None:
+        """Decode the chunk and compare; the true statistics, None where it cannot be decoded as it is."""
+        rows = self.footer.rows[self.group]
+        if not self.leaf.repeated and self.meta.num_values != rows:
+            self._add("num_values", str(self.meta.num_values), f"{rows} rows")
+            return None
+        pages = self._pages() if self._has_indexes else None
+        firsts = None
+        if pages and not self.leaf.repeated:
+            firsts = [0, *accumulate(page.num_values for page in pages[:-1])]
+        truth = ChunkStatistics(
+            reader.leaf, firsts, distinct=self.stated.distinct_count is not None and self._can_be_counted
+        )
+        for batch in reader.batches(self.group):
+            truth.feed(batch)
+        self.compare_footer(truth)
+        if pages is not None:
+            sound = self._compare_offset_index(pages, firsts)
+            self._compare_column_index(truth, len(pages), sound)
+        return truth
+
+    # --- the footer -------------------------------------------------------------------------------
+
+    def compare_footer(self, truth: ChunkStatistics) -> None:
+        """Compare the statistics in the footer."""
+        self._compare_counts(truth)
+        self._compare_bounds(truth)
+
+    @property
+    def _can_be_counted(self) -> bool:
+        # Whether zeros of both signs, and NaN of several payloads, are distinct is a question of taste.
+        return not self.leaf.float_bits and self.leaf.physical != BOOLEAN
+
+    def _compare_counts(self, truth: ChunkStatistics) -> None:
+        # In a repeated column an empty list is no value either. Some programs count it as a NULL, others do not.
+        most = self.meta.num_values - truth.values
+        least = truth.nulls if self.leaf.repeated else most
+        nulls = self.stated.null_count
+        if nulls is not None and not least <= nulls <= most:
+            self._add("null_count", str(nulls), str(most) if least == most else f"{least} to {most}")
+        nans = self.stated.nan_count
+        if nans is not None and self.leaf.float_bits and nans != truth.nans:
+            self._add("nan_count", str(nans), str(truth.nans))
+        distinct = self.stated.distinct_count
+        if distinct is not None and truth.distinct is not None and distinct != truth.distinct:
+            self._add("distinct_count", str(distinct), str(truth.distinct))
+
+    def _compare_bounds(self, truth: ChunkStatistics) -> None:
+        domain = truth.domain
+        if not has_bounds(self.stated) or domain is None or (truth.low is None and truth.has_bounds):
+            return
+        if not truth.has_bounds:
+            self.unchecked.append(f"bounds, as some value there is no {self.leaf.type_name}")
+            return
+        signed = is_signed_number(self.leaf)
+        # Without column_orders the format has no order for the new fields. Programs that read them all the same take
+        # that of the type. The old fields of what is no signed number have none.
+        names = ["min_value", "max_value", *(["min", "max"] if signed else [])]
+        raw = [getattr(self.stated, name) for name in names]
+        for name, data, bound in zip(names, raw, decode_bounds(raw, self.leaf, domain), strict=True):
+            true = truth.low if name.startswith("min") else truth.high
+            if data is None or bound != bound:  # readers pass over NaN
+                continue
+            if bound is None:
+                self._add(name, f"{quantity(len(data), 'bytes')} ({data[:16].hex()})", shown(true))
+            elif bound > true if name.startswith("min") else bound < true:
+                self._add(name, shown(bound), shown(true))
+            elif bound != true and getattr(self.stated, f"is_{name}_exact", None):
+                self._add(f"is_{name}_exact", f"true of {shown(bound)}", shown(true))
+
+    # --- page indexes -----------------------------------------------------------------------------
+
+    def _pages(self) -> list[Page] | None:
+        """The data pages; None where they are not read."""
+        extent = self.footer.column_chunks(self.leaf.index).extents[self.group]
+        if self.source.is_remote:
+            if extent[1] - extent[0] > _FAR_PAGES:
+                self.partly.append("page indexes, as each page header would be a request")
+                return None
+            self.source.prefetch([(extent[0], extent[1] - extent[0])])
+        pages = page_headers(self.source, self._where, extent, self.meta.num_values, self.footer.created_by)
+        return [page for page in pages if page.data is not None]
+
+    def _decoded(self, name: str, kind: type[Any], offset: int | None, length: int | None) -> Any:
+        """A page index; None where there is none, or it is wrong as a whole."""
+        if not offset:
+            return None
+        end = self.footer.start
+        if not length or length < 0 or not len(MAGIC) <= offset <= end - length:
+            self._add(name, f"{length or 0:,} bytes at {offset:,}", f"{end:,} bytes before the footer")
+            return None
+        try:
+            return compact.decode(kind, self.source.read(offset, length))[0]
+        except FooterError:
+            self._add(name, f"{length:,} bytes at {offset:,}", f"no {kind.__name__} there")
+            return None
+
+    def _compare_offset_index(self, pages: Sequence[Page], firsts: Sequence[int] | None) -> bool:
+        """Compare places of pages; gives whether there is an offset index that is right."""
+        index = self._decoded(
+            "offset_index", OffsetIndex, self.chunk.offset_index_offset, self.chunk.offset_index_length
+        )
+        if index is None:
+            return False
+        locations = index.page_locations or []
+        if len(locations) != len(pages):
+            self._add("offset_index", quantity(len(locations), "pages"), quantity(len(pages), "pages"))
+            return False
+        before = len(self.wrong)
+        self._compare_pages("offset_index.offset", [one.offset for one in locations], [page.at for page in pages])
+        sizes = [one.compressed_page_size for one in locations]
+        self._compare_pages("offset_index.compressed_page_size", sizes, [page.end - page.at for page in pages])
+        if firsts is not None:
+            rows = [one.first_row_index for one in locations]
+            self._compare_pages("offset_index.first_row_index", rows, firsts)
+        return len(self.wrong) == before
+
+    def _compare_pages(self, name: str, stated: Sequence[Any] | None, found: Sequence[Any]) -> None:
+        differ = [at for at, (one, true) in enumerate(zip(stated or (), found, strict=True)) if one != true]
+        self._add_pages(name, differ, stated or (), found)
+
+    def _add_pages(self, name: str, pages: Sequence[int], stated: Sequence[Any], found: Sequence[Any]) -> None:
+        if pages:
+            more = f", and {quantity(len(pages) - 1, 'other pages')}" if len(pages) > 1 else ""
+            self._add(name, f"{shown(stated[pages[0]])} of page {pages[0]}", f"{shown(found[pages[0]])}{more}")
+
+    def _compare_column_index(self, truth: ChunkStatistics, pages: int, has_offsets: bool) -> None:
+        index = self._decoded(
+            "column_index", ColumnIndex, self.chunk.column_index_offset, self.chunk.column_index_length
+        )
+        if index is None:
+            return
+        lists = [index.null_pages, index.min_values, index.max_values]
+        lists += [index.null_counts] if index.null_counts is not None else []
+        for one in lists:
+            if len(one or ()) != pages:
+                self._add("column_index", quantity(len(one or ()), "pages"), quantity(pages, "pages"))
+                return
+        if truth.pages:
+            self._compare_pages("column_index.null_pages", index.null_pages, [not one.values for one in truth.pages])
+            if index.null_counts is not None:
+                self._compare_pages("column_index.null_counts", index.null_counts, [one.nulls for one in truth.pages])
+        elif has_offsets or self.leaf.repeated:
+            self.partly.append("the column index of a repeated column, but for its least and greatest")
+        if truth.domain is None or not truth.has_bounds or not has_order(self.footer, self.leaf):
+            return
+        full = [at for at, is_null in enumerate(index.null_pages) if not is_null]
+        lows = decode_bounds([index.min_values[at] for at in full], self.leaf, truth.domain)
+        highs = decode_bounds([index.max_values[at] for at in full], self.leaf, truth.domain)
+        self._compare_page_bounds(truth, full, lows, highs)
+        self._compare_boundary_order(index.boundary_order, lows, highs)
+
+    def _compare_page_bounds(
+        self, truth: ChunkStatistics, full: Sequence[int], lows: Sequence[Any], highs: Sequence[Any]
+    ) -> None:
+        if not truth.pages:  # of all pages together
+            known = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None and high is not None]
+            if truth.low is None or len(known) < len(full):
+                return
+            low, high = (min(one for one, _ in known), max(one for _, one in known)) if known else (None, None)
+            if low is None or low > truth.low:
+                self._add("column_index.min_values", f"{shown(low)} {_EVERY_PAGE}", shown(truth.low))
+            if high is None or high < truth.high:
+                self._add("column_index.max_values", f"{shown(high)} {_EVERY_PAGE}", shown(truth.high))
+            return
+        for name, stated, is_low in (("min_values", lows, True), ("max_values", highs, False)):
+            true = [truth.pages[at].low if is_low else truth.pages[at].high for at in full]
+            wrong = [
+                at
+                for at, (bound, real) in enumerate(zip(stated, true, strict=True))
+                if real is not None and (bound is None or (bound > real if is_low else bound < real))
+            ]
+            by_page = dict(zip(full, stated, strict=True)), dict(zip(full, true, strict=True))
+            self._add_pages(f"column_index.{name}", [full[at] for at in wrong], *by_page)  # type: ignore[arg-type]
+
+    def _compare_boundary_order(self, order: int, lows: Sequence[Any], highs: Sequence[Any]) -> None:
+        """Readers search by halves in pages that are in order."""
+        if order not in (BoundaryOrder.ASCENDING, BoundaryOrder.DESCENDING) or None in lows or None in highs:
+            return
+        up = order == BoundaryOrder.ASCENDING
+        for bounds in (lows, highs):
+            for before, after in pairwise(bounds):
+                if before > after if up else before < after:
+                    name = BoundaryOrder._VALUES_TO_NAMES[order]
+                    self._add("column_index.boundary_order", name, f"{shown(before)} before {shown(after)}")
+                    return
+
+
+def shown(value: Any) -> str:
+    """A value in a line."""
+    if isinstance(value, bytes):
+        try:
+            return brief(value.decode())
+        except UnicodeDecodeError:
+            return brief(value)
+    return str(value) if type(value) is int else repr(value) if isinstance(value, float) else brief(value)

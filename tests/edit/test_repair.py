@@ -1,0 +1,456 @@
+"""`repair`: footers with right statistics behind files whose statistics are wrong; all else stays, to the byte."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from filters.test_wrong_statistics import KINDS, some_table, write
+from support.corpus import FIXTURES
+from support.footers import edited_footer
+
+import parquet_bloom
+from parquet_bloom import Outcomes, add_filters, check, count, inspect, remove_filters, repair, verify
+from parquet_bloom._thrift.parquet.ttypes import Statistics
+from parquet_bloom.cli import run
+from parquet_bloom.errors import LayoutError, RequestError, StorageError, TableFormatError
+
+OLD = FIXTURES / "old_statistics"
+EXPECTED: dict[str, Any] = json.loads((OLD / "expected.json").read_text())
+WRONG = sorted(name for name, one in EXPECTED.items() if one["wrong"])
+
+
+def wrong_in(path: Path) -> list[str]:
+    found = verify(path, statistics=True).files[0].statistics
+    assert found is not None
+    return [one.text for one in found.wrong]
+
+
+def repaired(path: Path, output: Path, **options: Any) -> parquet_bloom.RepairedFile:
+    return repair(path, output, sync=False, **options).files[0]
+
+
+# --- files of released programs -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", sorted(EXPECTED))
+def test_all_is_right_afterwards_and_every_old_byte_stays(release: str, tmp_path: Path) -> None:
+    path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
+    report = repaired(path, output)
+    assert sorted({one.column for one in report.wrong} & set(EXPECTED[release]["wrong"])) == sorted(
+        EXPECTED[release]["wrong"]
+    )
+    assert wrong_in(output) == []
+    data = output.read_bytes()
+    assert data.startswith(path.read_bytes())
+    assert report.bytes_after == len(data)
+    assert (data == path.read_bytes()) == (report.wrong == []), "a sound file is not touched"
+    assert repaired(output, tmp_path / "again.parquet").wrong == []
+    assert (tmp_path / "again.parquet").read_bytes() == data
+
+
+@pytest.mark.parametrize("release", WRONG)
+def test_mended_chunks_have_the_least_and_the_greatest_value(release: str, tmp_path: Path) -> None:
+    """But floats with a NaN, which have none: compared with the values as pyarrow computes it."""
+    path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
+    names = {(one.row_group, one.column) for one in repaired(path, output).wrong}
+    file, mended = pq.ParquetFile(output), 0
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group)
+        for number in range(file.metadata.num_columns):
+            chunk = file.metadata.row_group(group).column(number)
+            if (group, chunk.path_in_schema) not in names or "." in chunk.path_in_schema:
+                continue
+            values = table[chunk.path_in_schema].combine_chunks()
+            assert chunk.statistics.null_count == values.null_count
+            if isinstance(values, pa.DictionaryArray):
+                values = values.dictionary_decode()
+            if isinstance(values, pa.ExtensionArray):
+                continue
+            if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+                assert not chunk.statistics.has_min_max
+            elif values.null_count < len(values) and chunk.statistics.has_min_max:
+                found = pc.min_max(values).as_py()
+                assert (chunk.statistics.min, chunk.statistics.max) == (found["min"], found["max"])
+                mended += 1
+    # Of the others only counts are wrong, or floats have NaN, or pyarrow passes over bounds without column_orders.
+    assert mended or release in ("polars-0.16.18", "polars-0.19.19", "polars-2.0.0", "pyarrow-11.0.0", "pyarrow-14.0.2")
+
+
+@pytest.mark.parametrize("release", WRONG)
+def test_what_gives_the_old_file_back(release: str, tmp_path: Path) -> None:
+    path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
+    repaired(path, output)
+    new, old = output.read_bytes(), path.read_bytes()
+    assert repaired(output, tmp_path / "undone", undo=True).undone
+    assert (tmp_path / "undone").read_bytes() == old
+    remove_filters(output, tmp_path / "last", last=True, sync=False)
+    assert (tmp_path / "last").read_bytes() == old
+    remove_filters(output, tmp_path / "kept", sync=False)
+    assert (tmp_path / "kept").read_bytes() == new, "remove keeps repaired statistics"
+
+
+@pytest.mark.parametrize("placement", ["footer", "tail"])
+@pytest.mark.parametrize("release", ["polars-1.44.2", "duckdb-0.10.0"])
+def test_filters_come_and_go_behind_a_repair(release: str, placement: Any, tmp_path: Path) -> None:
+    path, output, more = OLD / f"{release}.parquet", tmp_path / "out.parquet", tmp_path / "more.parquet"
+    repaired(path, output)
+    add_filters(output, more, columns="*", placement=placement, sync=False)
+    assert wrong_in(more) == []
+    assert inspect(more).files[0].repaired
+    assert not verify(more).files[0].wrong
+    with pytest.raises(LayoutError, match="has filters since its repair"):
+        repair(more, tmp_path / "undone", undo=True, sync=False)
+    remove_filters(more, tmp_path / "less.parquet", columns="int64", sync=False)
+    assert wrong_in(tmp_path / "less.parquet") == []
+    remove_filters(more, tmp_path / "back.parquet", sync=False)
+    assert (tmp_path / "back.parquet").read_bytes() == output.read_bytes()
+
+
+@pytest.mark.parametrize("placement", ["footer", "tail"])
+def test_a_file_with_filters(placement: Any, tmp_path: Path) -> None:
+    path, filters, output = OLD / "polars-1.44.2.parquet", tmp_path / "filters.parquet", tmp_path / "out.parquet"
+    add_filters(path, filters, columns="*", placement=placement, sync=False)
+    assert len(repaired(filters, output).wrong) > 10
+    assert wrong_in(output) == []
+    assert len(inspect(output).files[0].filters) == len(inspect(filters).files[0].filters)
+    assert not verify(output).files[0].wrong
+    repaired(output, tmp_path / "undone", undo=True)
+    assert (tmp_path / "undone").read_bytes() == filters.read_bytes()
+    remove_filters(output, tmp_path / "without.parquet", sync=False)
+    assert inspect(tmp_path / "without.parquet").files[0].filters == []
+    assert wrong_in(tmp_path / "without.parquet") == []
+
+
+# --- belief ---------------------------------------------------------------------------------------
+
+
+def skipped(path: Path, predicate: str) -> int:
+    return sum(verdict.skipped for verdict in check(path, predicate, use_filters=False))
+
+
+def test_repaired_statistics_are_believed(tmp_path: Path) -> None:
+    """`decimal38 = 1000` is above both row groups; of 1.44.2 bounds of such a column are not believed."""
+    path, output = OLD / "polars-1.44.2.parquet", tmp_path / "out.parquet"
+    assert skipped(path, "decimal38 = 1000") == 0
+    repaired(path, output)
+    assert skipped(output, "decimal38 = 1000") == 2
+    assert skipped(output, "late IS NULL") == 1
+    assert skipped(path, "late IS NULL") == 0
+    with_filters = tmp_path / "filters.parquet"
+    add_filters(output, with_filters, columns="int64", sync=False)
+    assert skipped(with_filters, "decimal38 = 1000") == 2
+    assert {verdict.outcome for verdict in check(output, "decimal38 < 1000")} == {Outcomes.TRUE}
+    assert Outcomes.TRUE not in {verdict.outcome for verdict in check(path, "decimal38 < 1000")}
+
+
+@pytest.mark.parametrize("change", ["bound", "nulls", "rows", "writer", "bytes"])
+def test_another_footer_with_the_same_entry_is_not_believed(change: str, tmp_path: Path) -> None:
+    """As when a program writes the file anew, and carries the key-values along."""
+    output = tmp_path / "out.parquet"
+    repaired(OLD / "polars-1.44.2.parquet", output)
+    with edited_footer(output) as metadata:
+        meta = metadata.row_groups[1].columns[0].meta_data
+        if change == "bound":
+            meta.statistics.min_value = meta.statistics.max_value
+        elif change == "nulls":
+            meta.statistics.null_count += 1
+        elif change == "rows":
+            metadata.row_groups[1].num_rows += 1
+        elif change == "bytes":
+            meta.total_compressed_size += 1
+        else:
+            metadata.created_by = "Arrow2 - Native Rust implementation of Arrow"
+    assert skipped(output, "decimal38 = 1000") == 0
+    assert not inspect(output).files[0].repaired
+
+
+def test_a_rewritten_file_is_not_believed(tmp_path: Path) -> None:
+    """pyarrow carries the key-values of a schema; here a footer by the name of Polars stands behind the new pages."""
+    output, new = tmp_path / "out.parquet", tmp_path / "new.parquet"
+    repaired(OLD / "polars-1.44.2.parquet", output)
+    pairs = pq.ParquetFile(output).metadata.metadata
+    table = pq.read_table(output).replace_schema_metadata(pairs)
+    pq.write_table(table, new, row_group_size=120)
+    with edited_footer(new) as metadata:
+        metadata.created_by = "Polars"
+        for group in metadata.row_groups:
+            for chunk in group.columns:
+                chunk.meta_data.statistics.null_count = 0
+    assert any(pair.startswith(b"parquet_bloom") for pair in pq.ParquetFile(new).metadata.metadata)
+    assert skipped(new, "late IS NULL") == 0
+    assert count(new, "late IS NULL") == 120
+    report = repaired(new, tmp_path / "again.parquet")
+    assert report.mended
+    assert skipped(tmp_path / "again.parquet", "late IS NULL") == 1
+    repaired(tmp_path / "again.parquet", tmp_path / "undone", undo=True)
+    assert (tmp_path / "undone").read_bytes() == new.read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_folder_of_repaired_and_other_files(seed: int, tmp_path: Path) -> None:
+    """Files are decided together: what is proven of one is not believed of another."""
+    rng = random.Random(seed)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(40):
+        name = rng.choice(["polars-1.38.1", "polars-1.44.2"])
+        path = folder / f"{number:02}.parquet"
+        shutil.copy(OLD / f"{name}.parquet", path)
+        if rng.random() < 0.5:
+            repair(path, in_place=True, sync=False)
+    for predicate in ("decimal38 = -7", "late IS NULL", "half_null IS NOT NULL", "nan_high > 10", "day_null IS NULL"):
+        wanted = sum(count(path, predicate) for path in folder.iterdir())
+        assert count(folder, predicate) == wanted
+        alone = {path: skipped(path, predicate) for path in sorted(folder.iterdir())}
+        together = check(folder, predicate, use_filters=False)
+        assert sum(verdict.skipped for verdict in together) == sum(alone.values()), predicate
+
+
+def test_an_entry_in_another_spelling_makes_no_other_file_believed(tmp_path: Path) -> None:
+    """An entry with a blank in it is not seen where files are sorted, so it proves nothing."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(20):
+        shutil.copy(OLD / "polars-1.44.2.parquet", folder / f"{number:02}.parquet")
+    repair(folder / "00.parquet", in_place=True, sync=False)
+    with edited_footer(folder / "00.parquet") as metadata:
+        for pair in metadata.key_value_metadata:
+            pair.value = pair.value.replace('"statistics_crc32":', '"statistics_crc32" :')
+    assert skipped(folder, "decimal38 = 1000") == 0
+
+
+# --- random lies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_lies_are_mended(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(1000 + seed)
+    table, path, output = some_table(rng, rng.choice([20, 150])), tmp_path / "f.parquet", tmp_path / "out.parquet"
+    write(table, path, rng)
+    with edited_footer(path) as metadata:
+        for _ in range(rng.randint(1, 12)):
+            lie(rng.choice(rng.choice(metadata.row_groups).columns), metadata, rng)
+    lies = wrong_in(path)
+    report = repaired(path, output)
+    assert [one.text for one in report.wrong] == lies
+    assert wrong_in(output) == []
+    assert repr(pq.read_table(output).to_pydict()) == repr(table.to_pydict())
+    data = path.read_bytes()
+    assert output.read_bytes()[: len(data)] == data
+    if lies:
+        assert not any(nan_with_bounds(output))
+    repaired(output, tmp_path / "undone", undo=True)
+    assert (tmp_path / "undone").read_bytes() == data
+
+
+def lie(chunk: Any, metadata: Any, rng: random.Random) -> None:
+    stated: Statistics = chunk.meta_data.statistics
+    if stated is None:
+        return
+    others = [
+        c
+        for g in metadata.row_groups
+        for c in g.columns
+        if c.meta_data.path_in_schema == chunk.meta_data.path_in_schema
+    ]
+    kind = rng.choice(["swap", "nulls", "index", "order", "rows"])
+    if kind == "swap":
+        stated.min_value, stated.max_value = stated.max_value, stated.min_value
+    elif kind == "nulls":
+        stated.null_count = rng.choice([0, 1, chunk.meta_data.num_values])
+    elif kind == "index" and chunk.column_index_offset:
+        other = rng.choice(others)
+        chunk.column_index_offset, chunk.column_index_length = other.column_index_offset, other.column_index_length
+    elif kind == "order" and chunk.offset_index_offset:
+        other = rng.choice(others)
+        chunk.offset_index_offset, chunk.offset_index_length = other.offset_index_offset, other.offset_index_length
+    elif kind == "rows":
+        metadata.num_rows += 1
+
+
+def nan_with_bounds(path: Path) -> list[bool]:
+    file, found = pq.ParquetFile(path), []
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group)
+        for number in range(len(KINDS)):
+            chunk = file.metadata.row_group(group).column(number)
+            if chunk.path_in_schema.startswith("float"):
+                nan = any(v is not None and math.isnan(v) for v in table[chunk.path_in_schema].to_pylist())
+                found.append(nan and chunk.is_stats_set and chunk.statistics.has_min_max)
+    return found
+
+
+def test_texts_that_are_too_long_for_a_footer_get_no_bounds(tmp_path: Path) -> None:
+    path, output = tmp_path / "f.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"t": ["x" * 5000, "y" * 5000], "u": ["x" * 4096, "y"]}), path)
+    with edited_footer(path) as metadata:
+        for chunk in metadata.row_groups[0].columns:
+            chunk.meta_data.statistics = Statistics(null_count=1, min_value=b"z", max_value=b"z")
+    repaired(path, output)
+    t, u = (pq.read_metadata(output).row_group(0).column(n).statistics for n in (0, 1))
+    assert (t.has_min_max, t.null_count) == (False, 0)
+    assert (u.min, u.max) == ("x" * 4096, "y")
+
+
+def test_a_zero_gets_the_sign_of_a_bound_of_both(tmp_path: Path) -> None:
+    path, output = tmp_path / "f.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"f": [0.0, 0.0]}), path)
+    with edited_footer(path) as metadata:
+        metadata.row_groups[0].columns[0].meta_data.statistics.null_count = 2
+    repaired(path, output)
+    with edited_footer(output) as metadata:
+        stated = metadata.row_groups[0].columns[0].meta_data.statistics
+        assert (stated.min_value, stated.max_value) == (b"\0" * 7 + b"\x80", b"\0" * 8)
+
+
+def test_num_values_is_not_for_a_footer_to_mend(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"n": [1, 2, 3]}), path)
+    with edited_footer(path) as metadata:
+        metadata.row_groups[0].columns[0].meta_data.num_values = 4
+    old = path.read_bytes()
+    with pytest.raises(LayoutError, match=r"num_values is 4, the values give 3 rows: no footer mends that"):
+        repair(path, in_place=True)
+    assert path.read_bytes() == old
+
+
+def test_a_filter_of_2015_in_the_place_of_a_flag_stays(tmp_path: Path) -> None:
+    path, filters, output = OLD / "duckdb-0.10.0.parquet", tmp_path / "f.parquet", tmp_path / "out.parquet"
+    add_filters(path, filters, columns="*", form="statistics", sync=False)
+    repaired(filters, output)
+    assert wrong_in(output) == []
+    assert len(inspect(output).files[0].filters) == len(inspect(filters).files[0].filters) > 5
+    assert not verify(output).files[0].wrong
+
+
+# --- where the new version goes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_in_place(append: bool, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    shutil.copy(OLD / "polars-1.44.2.parquet", path)
+    old, inode = path.read_bytes(), path.stat().st_ino
+    repair(path, in_place=True, append=append)
+    assert (path.stat().st_ino == inode) == append
+    assert wrong_in(path) == []
+    assert os.listdir(tmp_path) == ["f.parquet"]
+    repair(path, in_place=True, append=append, undo=True)
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["f.parquet"]
+
+
+def test_a_sound_file_keeps_its_inode_and_time(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    shutil.copy(OLD / "polars-2.1.0.parquet", path)
+    before = path.stat()
+    report = repair(path, in_place=True).files[0]
+    assert (report.wrong, report.mended, report.bytes_after) == ([], 0, before.st_size)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    shutil.copy(OLD / "polars-1.44.2.parquet", path)
+    old = path.read_bytes()
+    report = repair(path, in_place=True, dry_run=True).files[0]
+    assert report.dry_run
+    assert report.mended == repair(path, tmp_path / "out.parquet").files[0].mended > 0
+    assert path.read_bytes() == old
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    folder, output = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("polars-1.44.2", "polars-2.1.0"):
+        shutil.copy(OLD / f"{name}.parquet", folder)
+    report = repair(folder, output)
+    assert sorted(os.listdir(output)) == ["polars-1.44.2.parquet", "polars-2.1.0.parquet"]
+    assert sorted(bool(file.wrong) for file in report.files) == [False, True]
+    assert all(wrong_in(path) == [] for path in output.iterdir())
+
+
+def test_requests_that_mean_nothing(tmp_path: Path) -> None:
+    path = OLD / "polars-1.44.2.parquet"
+    with pytest.raises(RequestError, match="the log of a table has statistics of its own"):
+        repair("delta:lake/events")
+    with pytest.raises(RequestError):
+        repair(path, tmp_path / "out", append=True)
+    with pytest.raises(TypeError, match="columns"):
+        repair(path, tmp_path / "out", columns="a")  # type: ignore[call-arg]
+    (tmp_path / "there.parquet").write_bytes(b"x")
+    with pytest.raises((RequestError, StorageError)):
+        repair(path, tmp_path / "there.parquet")
+
+
+def test_files_of_a_table_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text('{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')
+    shutil.copy(OLD / "polars-1.44.2.parquet", tmp_path / "f.parquet")
+    old = (tmp_path / "f.parquet").read_bytes()
+    with pytest.raises(TableFormatError, match="Delta"):
+        repair(tmp_path / "f.parquet", in_place=True)
+    assert (tmp_path / "f.parquet").read_bytes() == old
+
+
+def test_a_source(tmp_path: Path) -> None:
+    source = parquet_bloom.Source(OLD / "polars-1.44.2.parquet")
+    report = source.repair(tmp_path / "out.parquet", sync=False)
+    assert report.files[0].wrong == source.verify(statistics=True).files[0].wrong_statistics
+    assert repr(report) == f"RepairReport({len(report.files[0].wrong)} statistics wrong, 1 file)"
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f.parquet"
+    shutil.copy(OLD / "duckdb-0.10.0.parquet", path)
+    old = path.read_bytes()
+    assert run(["repair", str(path), "--in-place", "--dry-run"]) == 1
+    assert "statistics of 6 column chunks would be written right" in " ".join(capsys.readouterr().out.split())
+    assert run(["verify", str(path), "--statistics"]) == 1
+    command = [
+        line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  parquet-bloom repair")
+    ]
+    assert command == [f"parquet-bloom repair {path} --in-place"]
+    assert run(command[0].split()[1:]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "statistics of 6 column chunks are written right" in text
+    assert "row group 1, column late: null_count is 2048, the values give 0" in text
+    assert run(["repair", str(path), "--in-place", "--dry-run"]) == 0
+    assert "no statistic is wrong, nothing to repair" in " ".join(capsys.readouterr().out.split())
+    assert run(["inspect", str(path)]) == 0
+    assert "repair --undo takes a repair off" in " ".join(capsys.readouterr().out.split())
+    assert run(["repair", str(path), "--undo", "--in-place", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"][0]["undone"] is True
+    assert path.read_bytes() == old
+
+
+# --- notes before a value is read -----------------------------------------------------------------
+
+
+def test_inspect_and_status_name_writers_that_are_known_for_wrong_statistics(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    shutil.copy(OLD / "duckdb-0.10.0.parquet", path)
+    for look in (inspect, parquet_bloom.status):
+        (note,) = look(path).notes
+        assert note == (
+            f"{path}: written by DuckDB, of which releases write wrong null_count of all columns; "
+            "they are not believed here, and may lose rows elsewhere; `verify --statistics` compares"
+        )
+    repair(path, in_place=True)
+    assert inspect(path).notes == parquet_bloom.status(path).notes == []
+    (note,) = inspect([OLD / "polars-1.44.2.parquet", OLD / "polars-1.38.1.parquet"]).notes
+    assert "and 1 more file: written by Polars, of which releases write wrong min and max of " in note
+    assert inspect(OLD / "polars-2.1.0.parquet").notes == inspect(OLD / "pyarrow-14.0.2.parquet").notes == []
