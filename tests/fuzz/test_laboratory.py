@@ -189,6 +189,37 @@ def test_what_a_folder_brings_about_is_found(name: str, tmp_path: Path) -> None:
         assert {found for _, found, _ in lab.findings} == {kind}
 
 
+MENDED = {  # what was wrong once, put back: target, code, kind, cases
+    "an index is built into any folder, and all names are its own": (
+        "key_index",
+        "from parquet_bloom.keys import folder\nfolder._is_of_an_index = lambda _: True\n"
+        "folder._LocalFolder._refuse_others = lambda *_: None",
+        "Removed", 60,
+    ),
+    "links in an index are followed": ("key_index", "import os\nos.O_NOFOLLOW = 0", "Touched", 60),
+    "links in a Delta log are followed": ("delta_folder", "import os\nos.O_NOFOLLOW = 0", "Touched", 60),
+    "a relative location of Iceberg is written below the working folder": (
+        "iceberg_folder",
+        "from parquet_bloom.tables.iceberg.files import Files\nFiles._refuse_relative = lambda *_: None",
+        "Touched", 60,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", MENDED)
+def test_what_was_mended_would_be_found(name: str, tmp_path: Path) -> None:
+    target, code, kind, cases = MENDED[name]
+    module = tmp_path / "planted.py"
+    module.write_text(f"{code}\nfrom targets import OWN_ERRORS, TARGETS\n")
+    with Lab(tmp_path / "work", module=module) as lab:
+        for first in range(0, cases, 10):
+            lab.run(target, first, 10)
+            if found := {found for _, found, _ in lab.findings}:
+                break
+    assert kind in found, "by the generator alone, within these cases"
+
+
 # --- kernels ----------------------------------------------------------------------------------------
 
 
