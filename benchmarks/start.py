@@ -8,8 +8,8 @@ Run it where Python may keep compiled modules (no PYTHONDONTWRITEBYTECODE), as a
 
 --only TEXT: of the commands those alone whose names begin so, and pyarrow.parquet, in pairs.
 
---loops: instead, files of 0.1 to 8 million int64 values, `add` by numpy's loops and by numba's: from where on loading
-numba pays, see parquet_bloom.kernels.loops.
+--loops: instead, files of 0.1 to 8 million int64 values, `add` without numba and by its loops: from where on loading
+it pays, see parquet_bloom.kernels.loops.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def both_loops(folder: Path, runs: int) -> None:
         words = ["add", "values.parquet", "--column", "id", "--output", "new.parquet", "--overwrite"]
         commands = {
             "by numba": [sys.executable, "-c", FORCED, "-1", *words],
-            "by numpy": [sys.executable, "-c", FORCED, "1e18", *words],
+            "without it": [sys.executable, "-c", FORCED, "1e18", *words],
         }
         print(f"{millions} million values")
         print_ratios(rounds(commands, folder, runs), "by numba")

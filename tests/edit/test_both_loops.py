@@ -12,7 +12,7 @@ from support.both_loops import forced
 
 import parquet_bloom
 from parquet_bloom import Draft2015
-from parquet_bloom.kernels import block, hashes
+from parquet_bloom.kernels import block
 
 ROWS = 3_000
 STYLES = [
@@ -61,8 +61,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_add_verify_and_remove(
     style: dict[str, object], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (hashes, block):
-        monkeypatch.setattr(module, "_AT_ONCE", ROWS // 5)  # a row group takes numpy's loops several steps
+    monkeypatch.setattr(block, "_AT_ONCE", ROWS // 5)  # a row group takes numpy's loops several steps
     written = {}
     for numba in (True, False):
         path = tmp_path / f"{numba}.parquet"

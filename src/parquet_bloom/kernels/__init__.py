@@ -4,8 +4,8 @@ Decisions
 
 numba compiles the loops; there is no extension in C or Rust.
     numba costs 208 MB of the bare install (llvmlite 173, numba 35) and 0.4 s of a process that compiles. It also costs
-    some 550 lines here: they decide when loops are compiled, keep them, and run them by numpy before (`loops`,
-    `compiler`, `threads`, `block`, half of `hashes`). An extension would cost wheels for each platform, a
+    some 450 lines here: they decide when loops are compiled, keep them, and do without them before (`loops`,
+    `compiler`, `threads`, `block`). An extension would cost wheels for each platform, a
     compiler for each contributor, a second language for each reader, and hand-written vectors for each set of
     instructions. Plain C is also slower. On one core of a busy machine (`python benchmarks/kernels.py --c`, a Xeon with
     AVX-512, gcc 12) numba's loops hash int64 2.0 to 2.5 times as fast as `cc -O3`, which a wheel could ship, and 1.3 to
@@ -22,10 +22,12 @@ Kernels over fixed-width values prefetch.
     To hash eight bytes takes a nanosecond, and the processor's own prefetching is slower than that here. The kernels
     request the next step's cache lines themselves: hashing from memory is twice as fast.
 
-numpy hashes the first three million values or so.
-    To load numba takes longer than all other work of `add` on a small file. Each loop over values has a twin in numpy
-    (`hashes`, `block`), 5 to 30 times slower. `loops` alone decides, by one rule: numba once a process has lost 0.2 s
-    without it. Tests compare the twins bit for bit, and whole files of every form byte for byte.
+xxhash and mmh3 hash the first million values or so.
+    To load numba takes longer than all other work of `add` on a small file. They take some 0.2 us a value (`hashes`);
+    what goes into filters, and is looked up, has a twin in numpy (`block`), 5 to 30 times slower than the loop.
+    `loops` alone decides, by one rule: numba once a process has lost 0.2 s without it. Twins of the hashes in numpy
+    were 20 times as fast as the libraries, and saved a process 0.17 s at most. Tests compare both ways bit for bit, and
+    whole files of every form byte for byte.
 
 A fork waits until numba is loaded.
     A child that is forked while another thread imports numba, or compiles, has the locks of that thread, and not the

@@ -1,9 +1,10 @@
-"""Chooses the loops over whole columns: those that numba compiles (kernels.native), or those of numpy (kernels.hashes).
+"""Chooses how whole columns are hashed and queried: by loops that numba compiles (kernels.native), or without numba.
 
-Both give the same bits. The compiled ones are 5 to 30 times faster. But loading numba and a few kernels takes some
-0.4 s, and compiling them for the first time seconds. So a process begins with numpy's, and changes over once they have
-cost it half as long: some 3 million numbers that are hashed and inserted, or 7 million that are looked up. What else
-has a slow way without numba, as the edit of a footer, counts here too. Measured by benchmarks/start.py.
+Without it xxhash and mmh3 hash value by value (kernels.hashes), and numpy inserts and looks up (kernels.block). Both
+give the same bits. The compiled loops are 5 to 100 times faster. But loading numba and a few kernels takes some
+0.4 s, and compiling them for the first time seconds. So a process begins without, and changes over once that has cost
+it half as long: some 0.9 million numbers that are hashed and inserted. What else has a slow way without numba, as the
+edit of a footer, counts here too.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ ALLOWED_NS = 200_000_000  # that a process may lose without numba
 
 
 class _Spent:
-    """The cost of numpy's loops in this process, by their estimates, nanoseconds; threads may lose some."""
+    """The cost of the slow ways in this process, by their estimates, nanoseconds; threads may lose some."""
 
     ns = 0.0
 
 
 def compiled(ns: float) -> bool:
-    """Whether compiled loops are to run now, where numpy's would take so many nanoseconds."""
+    """Whether compiled loops are to run now, where the slow way would take so many nanoseconds."""
     _Spent.ns += ns
     return _Spent.ns > ALLOWED_NS
 
