@@ -121,7 +121,10 @@ def look(path: Path) -> None:
     told = parquet_bloom.status(path, columns=["id"], assert_filters=["id"], progress=watch)
     assert_type(told, StatusReport)
     assert_type(told.columns[0].fpp, float | None)
-    verified = parquet_bloom.verify(path, sample=3)
+    verified = parquet_bloom.verify(path, sample=3, statistics=True)
+    wrong: list[parquet_bloom.WrongStatistic] = verified.files[0].wrong_statistics
+    repaired: parquet_bloom.RepairReport = parquet_bloom.repair([path], in_place=True, undo=not wrong, dry_run=True)
+    assert repaired.files[0].wrong == wrong
     assert_type(verified, VerifyReport)
     file: VerifiedFile = verified.files[0]
     verdict: VerifiedFilter = file.filters[0]

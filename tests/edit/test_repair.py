@@ -437,6 +437,41 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert path.read_bytes() == old
 
 
+# --- add, which decodes some columns anyway -------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", WRONG)
+def test_add_compares_what_it_decodes(release: str, tmp_path: Path) -> None:
+    path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
+    (added,) = add_filters(path, output, columns="*", sync=False).files
+    columns = {one.column for one in added.filters}  # of BOOLEAN none is built, and nothing decoded
+    found = verify(path, statistics=True).files[0].wrong_statistics
+    of_footers = {one for one in found if "_index" not in one.statistic and one.column in columns}
+    more = {one for one in added.wrong_statistics if one.column not in columns}
+    assert {*added.wrong_statistics} - more == of_footers
+    assert {one.column for one in more} <= {"all_null"}
+    assert output.read_bytes()[: 1 << 10] == path.read_bytes()[: 1 << 10]
+    assert wrong_in(output) == wrong_in(path), "nothing is changed that nobody asked for"
+
+
+def test_add_says_so_in_a_line_with_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f.parquet"
+    shutil.copy(OLD / "duckdb-0.10.0.parquet", path)
+    assert run(["add", str(path), "--column", "late", "--in-place"]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        f"1 statistic of these columns wrong, by which engines lose rows: {path}, row group 1, column late: null_count "
+        "is 2048, the values give 0"
+    ) in " ".join(shown.split())
+    (command,) = [line.strip() for line in shown.splitlines() if line.startswith("  parquet-bloom ")]
+    assert run(command.split()[1:]) == 0
+    assert wrong_in(path) == []
+    shutil.copy(OLD / "duckdb-1.0.0.parquet", path)
+    capsys.readouterr()
+    assert run(["add", str(path), "--column", "late", "--in-place"]) == 0
+    assert "wrong" not in capsys.readouterr().out
+
+
 # --- notes before a value is read -----------------------------------------------------------------
 
 
@@ -447,7 +482,7 @@ def test_inspect_and_status_name_writers_that_are_known_for_wrong_statistics(tmp
         (note,) = look(path).notes
         assert note == (
             f"{path}: written by DuckDB, of which releases write wrong null_count of all columns; "
-            "they are not believed here, and may lose rows elsewhere; `verify --statistics` compares"
+            "they are not believed here, and may lose rows elsewhere; verify with statistics=True compares them"
         )
     repair(path, in_place=True)
     assert inspect(path).notes == parquet_bloom.status(path).notes == []

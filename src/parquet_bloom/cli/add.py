@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -18,6 +18,7 @@ from parquet_bloom.cli.common import (
     none_if_empty,
     note,
     output_options,
+    paste,
     print_json,
     quiet,
     say,
@@ -29,8 +30,10 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import RATE, SIZE, Command
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.storage.display import quantity
 
 if TYPE_CHECKING:
+    from parquet_bloom.edit.reports import AddReport
     from parquet_bloom.format.forms import Rate
     from parquet_bloom.options import AddOptions, Form
 
@@ -132,5 +135,23 @@ def command(
     elif not quiet():
         print_added(report.files, show_all, say)
         print_commits(report, say)
+        _say_wrong(sources if output is None else [output], report)
         say_empty(sources, report)
     return say_failed(report.failed, len(report.files) + len(report.failed))
+
+
+def _say_wrong(files: Sequence[str], report: AddReport) -> None:
+    """Print that statistics are wrong, and the command that writes them right.
+
+    files  names of the new versions, or of their table
+    """
+    from parquet_bloom.source.names import named_table, repair_command
+
+    wrong = [(file, one) for file in report.files for one in file.wrong_statistics]
+    if not wrong:
+        return
+    first = f"{wrong[0][0].output}, {wrong[0][1].text}"
+    say(f"  {quantity(len(wrong), 'statistics')} of these columns wrong, by which engines lose rows: {first}", "red")
+    if named_table(files) is None:
+        say("  to write all of them right, by a new footer behind each file:")
+        paste(repair_command(files))

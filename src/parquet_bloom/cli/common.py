@@ -442,7 +442,7 @@ def say_unused(unused: Sequence[tuple[str, str]]) -> None:
 def say_notes(notes: Sequence[str]) -> None:
     """Print notes on tables that files belong to."""
     for text in notes:
-        note(f"note: {text}")
+        note("note: " + text)  # keeps the names of parameters in it
 
 
 def say_table_notes(sources: Sequence[str], report: Any) -> None:

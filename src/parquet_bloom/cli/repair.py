@@ -42,7 +42,7 @@ def command(
     as_json: bool,
     **options: Unpack[RepairOptions],
 ) -> int:
-    """Write wrong min, max and counts right, by a new footer behind the file.
+    """Write wrong min, max and null counts right, in a new footer.
 
     \b
     parquet-bloom repair events.parquet --in-place

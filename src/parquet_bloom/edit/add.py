@@ -128,6 +128,7 @@ def _carry_out(
         needed -= to.disk_needed(whole, 0)
     with to.begin(whole, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
+        report.wrong_statistics = written.wrong_statistics
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()

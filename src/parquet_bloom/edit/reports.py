@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.known import notes_of, warnings_of
+from parquet_bloom.filters.wrong_statistics import WrongStatistic
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.source.results import Result, table_of
@@ -91,6 +92,7 @@ class AddedFile(FileReport):
     engine_notes  which of the filters the engine that was named does not use, or no engine that is known; and where it
                   breaks on them under a condition that no file shows
     warnings      over which of the filters the engine that was named gives wrong answers: columns that were named
+    wrong_statistics  that chunks state which were decoded for their filters; `repair` writes them right
     """
 
     source: str
@@ -109,6 +111,7 @@ class AddedFile(FileReport):
     bytes_needed: int = 0  # of disk, at most, while the new file is written
     engine_notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    wrong_statistics: list[WrongStatistic] = field(default_factory=list)
 
     def take_plan(self, plan: Plan, leaves: Sequence[Leaf], request: Request) -> None:
         """Say what will be done, and of filters of the form of today, who will use them."""

@@ -22,6 +22,7 @@ from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import older_footers
+from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
@@ -134,7 +135,13 @@ class Writer:
         self._holds = self.request.replace and not alone and bool(older_footers(source))
         self._built: dict[ChunkKey, BuiltFilter] = {}  # for the report: without their bytes
         self._built_elsewhere = built
-        self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in file_plan.columns}
+        self._readers = {c: ComparingReader(source, footer.leaves[c]) for c in file_plan.columns}
+
+    @property
+    def wrong_statistics(self) -> list[WrongStatistic]:
+        """Those of the chunks that were decoded, by row group and column."""
+        groups = sorted({group for reader in self._readers.values() for group in reader.wrong})
+        return [one for group in groups for reader in self._readers.values() for one in reader.wrong.get(group, ())]
 
     @property
     def keys(self) -> list[ChunkKey]:

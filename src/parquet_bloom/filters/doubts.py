@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from threading import Lock
 
+from parquet_bloom.errors import parameter
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.repairs import statistics_writer
@@ -52,7 +53,8 @@ class Doubts:
             if files:
                 more = f" and {quantity(len(files) - 1, 'more files')}" if len(files) > 1 else ""
                 of = f"{files[0]}{more}: written by {writer}, of which releases write wrong {doubted}"
-                yield f"{of}; they are not believed here, and may lose rows elsewhere; `verify --statistics` compares"
+                compare = "verify with " + parameter("statistics", True) + " compares them"
+                yield f"{of}; they are not believed here, and may lose rows elsewhere; " + compare
 
 
 def _some(names: set[str], of: int) -> str:

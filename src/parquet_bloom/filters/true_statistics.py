@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
@@ -64,10 +63,15 @@ class ChunkStatistics(TrueStatistics):
     has_bounds  whether low and high are known to be bounds of all values but NaN
     """
 
-    def __init__(self, leaf: Leaf, first_entries: Sequence[int] | None = None, *, distinct: bool = False) -> None:
-        """first_entries: of each page, the number of its first entry among those of the leaf in this chunk."""
+    def __init__(
+        self, leaf: Leaf, first_entries: Sequence[int] | None = None, *, distinct: bool = False, bounds: bool = True
+    ) -> None:
+        """first_entries: of each page, the number of its first entry among those of the leaf in this chunk.
+
+        distinct, bounds  whether somebody wants to know these; without bounds NaN are not counted either
+        """
         super().__init__()
-        self.leaf, self.domain = leaf, domain_of(leaf)
+        self.leaf, self.domain = leaf, domain_of(leaf) if bounds else None
         self.pages = [TrueStatistics() for _ in first_entries or ()]
         self.has_bounds = self.domain is not None
         self._firsts = np.array(first_entries or [0], np.int64)
@@ -108,6 +112,8 @@ class ChunkStatistics(TrueStatistics):
             if part is None:
                 self.has_bounds = False
                 return None, None
+        import pyarrow.compute as pc  # half as long to load as pyarrow itself; `add` of most files needs no bounds
+
         if not part.null_count and pt.is_primitive(part.type) and not pt.is_boolean(part.type):
             numbers = part.to_numpy()
             low, high = numbers.min().item(), numbers.max().item()

@@ -25,7 +25,7 @@ def quantity(number: int, noun: str) -> str:
     return f"{number:,} {_SINGULAR.get(noun, noun.removesuffix('s')) if number == 1 else noun}"
 
 
-_SINGULAR = {"indexes": "index"}
+_SINGULAR = {"indexes": "index", "statistics": "statistic"}
 
 
 def brief(value: Any, most: int = _VALUE) -> str:
