@@ -7,6 +7,7 @@ import math
 import os
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,52 @@ def test_an_entry_in_another_spelling_makes_no_other_file_believed(tmp_path: Pat
         for pair in metadata.key_value_metadata:
             pair.value = pair.value.replace('"statistics_crc32":', '"statistics_crc32" :')
     assert skipped(folder, "decimal38 = 1000") == 0
+
+
+HOSTILE = [
+    '[{"statistics_crc32":1}]',
+    '[{"statistics_crc32":CRC,"unchecked":"all"}]',
+    '[{"statistics_crc32":CRC,"unchecked":[true]}]',
+    '[{"statistics_crc32":true,"tail":{"size":1,"footer_crc32":1}}]',
+    '[{"statistics_crc32":1e400,"tail":{"size":1e400,"footer_crc32":1}}]',
+    '[{"statistics_crc32":123,"tail":{"size":-1,"footer_crc32":0}}]',
+    '[{"statistics_crc32":123,"tail":{"size":99999999999999999999,"footer_crc32":0}}]',
+    '{"statistics_crc32":1}',
+    '"statistics_crc32":' + "[" * 5000,
+]
+
+
+@pytest.mark.parametrize("entry", HOSTILE)
+def test_a_hostile_entry_proves_nothing_and_raises_nothing(entry: str, tmp_path: Path) -> None:
+    output, again = tmp_path / "out.parquet", tmp_path / "again.parquet"
+    repaired(OLD / "polars-1.44.2.parquet", output)
+    with edited_footer(output) as metadata:
+        (pair,) = [one for one in metadata.key_value_metadata if one.key == "parquet_bloom"]
+        pair.value = entry.replace("CRC", str(json.loads(pair.value)[0]["statistics_crc32"]))
+    assert skipped(output, "decimal38 = 1000") == 0
+    assert not inspect(output).files[0].repaired
+    data = output.read_bytes()
+    remove_filters(output, again, sync=False)
+    assert again.read_bytes() == data
+    add_filters(output, again, columns="int64", sync=False, overwrite=True)
+    assert repaired(output, tmp_path / "third.parquet").wrong == []
+    with suppress(LayoutError):  # of entries that name a tail which is none
+        assert not repaired(output, tmp_path / "undone.parquet", undo=True).undone
+
+
+def test_an_entry_whose_old_footer_says_more_is_cut_off_by_nobody(tmp_path: Path) -> None:
+    """The footer before a repair may differ in statistics alone: here it names another type of a column."""
+    output = tmp_path / "out.parquet"
+    repaired(OLD / "polars-1.44.2.parquet", output)
+    with edited_footer(output) as metadata:
+        metadata.schema[1].name = "another"
+        for group in metadata.row_groups:
+            group.columns[0].meta_data.path_in_schema = ["another"]
+    data = output.read_bytes()
+    with pytest.raises(LayoutError, match="footer of another program"):
+        repair(output, in_place=True, undo=True)
+    remove_filters(output, in_place=True, last=True)
+    assert output.read_bytes() == data
 
 
 # --- random lies ----------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from parquet_bloom.filters.wrong_statistics import (
     compare_again,
     compare_statistics,
     has_bounds,
+    right_nulls,
 )
 from parquet_bloom.format.compact_tree import ColumnChunkId, StatisticsId
 from parquet_bloom.format.edits import FooterEdit, Moves, StatisticsChanges, edit_footer
@@ -245,8 +246,7 @@ def _changes(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> Statistic
     stated = meta.statistics
     changes: dict[int, int | bytes | None] = {}
     nulls = meta.num_values - truth.values
-    # In a repeated column the least count is as right as the greatest.
-    if stated.null_count is None or not truth.nulls <= stated.null_count <= nulls or not leaf.repeated:
+    if stated.null_count is None or right_nulls(leaf, meta.num_values, truth, stated.null_count) is not None:
         changes[StatisticsId.null_count] = nulls
     if stated.distinct_count is not None:
         changes[StatisticsId.distinct_count] = stated.distinct_count if truth.distinct is None else truth.distinct

@@ -28,7 +28,7 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer
 from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import BOOLEAN, Leaf
-from parquet_bloom.format.statistics import decode_bounds, has_order, is_right, is_signed_number
+from parquet_bloom.format.statistics import decode_bounds, is_right, is_signed_number
 from parquet_bloom.source.results import Result
 from parquet_bloom.storage.display import brief, quantity
 from parquet_bloom.storage.open_file import OpenFile
@@ -159,8 +159,8 @@ def has_bounds(statistics: Statistics | None) -> bool:
 class ComparingReader(ColumnReader):
     """Decodes a column for another purpose, and compares on the way what the footer states.
 
-    Bounds are compared where their writer is not known to write them right: of the others that would be a tenth of what
-    an `add` takes.
+    Of a writer that is known to be right null_count alone is compared: bounds would be a tenth of what an `add` takes,
+    and need the whole footer as objects.
 
     wrong  by row group, of the chunks that were decoded to their end
     """
@@ -168,19 +168,35 @@ class ComparingReader(ColumnReader):
     def __init__(self, source: OpenFile, leaf: Leaf) -> None:
         super().__init__(source, leaf)
         self.wrong: dict[int, list[WrongStatistic]] = {}
-        self._bounds = not is_right(statistics_writer(source.footer(), leaf))
+        self._is_right = is_right(statistics_writer(source.footer(), leaf))
 
     def batches(self, row_group: int) -> Iterator[pa.Array]:
         """As ColumnReader has it."""
-        chunk = _Chunk(self._source, self._source.footer(), row_group, self.leaf)
-        truth = ChunkStatistics(self.leaf, bounds=self._bounds)
+        truth = ChunkStatistics(self.leaf, bounds=not self._is_right)
         for batch in super().batches(row_group):
-            if chunk.meta.statistics is not None:
-                truth.feed(batch)
+            truth.feed(batch)
             yield batch
-        if chunk.meta.statistics is not None:
+        footer = self._source.footer()
+        if not self._is_right:
+            chunk = _Chunk(self._source, footer, row_group, self.leaf)
             chunk.compare_footer(truth)
             self.wrong[row_group] = chunk.wrong
+            return
+        chunks = footer.column_chunks(self.leaf.index)
+        stated = chunks.null_counts[row_group]
+        if (right := right_nulls(self.leaf, chunks.num_values[row_group], truth, stated)) is not None:
+            one = WrongStatistic(row_group, self.leaf.name, "null_count", str(stated), right)
+            self.wrong[row_group] = [one]
+
+
+def right_nulls(leaf: Leaf, num_values: int, truth: ChunkStatistics, stated: int | None) -> str | None:
+    """The null_count that the values give, in words, where a chunk states another one."""
+    # In a repeated column an empty list is no value either. Some programs count it as a NULL, others do not.
+    most = num_values - truth.values
+    least = truth.nulls if leaf.repeated else most
+    if stated is None or least <= stated <= most:
+        return None
+    return str(most) if least == most else f"{least} to {most}"
 
 
 class _Chunk:
@@ -249,12 +265,9 @@ class _Chunk:
         return not self.leaf.float_bits and self.leaf.physical != BOOLEAN
 
     def _compare_counts(self, truth: ChunkStatistics) -> None:
-        # In a repeated column an empty list is no value either. Some programs count it as a NULL, others do not.
-        most = self.meta.num_values - truth.values
-        least = truth.nulls if self.leaf.repeated else most
         nulls = self.stated.null_count
-        if nulls is not None and not least <= nulls <= most:
-            self._add("null_count", str(nulls), str(most) if least == most else f"{least} to {most}")
+        if (right := right_nulls(self.leaf, self.meta.num_values, truth, nulls)) is not None:
+            self._add("null_count", str(nulls), right)
         nans = self.stated.nan_count
         if nans is not None and self.leaf.float_bits and truth.domain is not None and nans != truth.nans:
             self._add("nan_count", str(nans), str(truth.nans))
@@ -359,7 +372,7 @@ class _Chunk:
                 self._compare_pages("column_index.null_counts", index.null_counts, [one.nulls for one in truth.pages])
         elif has_offsets or self.leaf.repeated:
             self.partly.append("the column index of a repeated column, but for its least and greatest")
-        if truth.domain is None or not truth.has_bounds or not has_order(self.footer, self.leaf):
+        if truth.domain is None or not truth.has_bounds:
             return
         full = [at for at, is_null in enumerate(index.null_pages) if not is_null]
         lows = decode_bounds([index.min_values[at] for at in full], self.leaf, truth.domain)
