@@ -13,7 +13,7 @@ import walks
 MOST = {
     "check": 25,
     "prune": 33,
-    "read_table": 34,
+    "read_table": 36,
     "inspect": 27,
     "verify": 31,
     "add_filters": 54,

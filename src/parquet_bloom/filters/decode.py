@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parquet_bloom._thrift.parquet.ttypes import PageHeader, PageType
+from parquet_bloom._thrift.parquet.ttypes import PageType
 from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
-from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.forms import BATCH_ROWS
+from parquet_bloom.format.page_headers import PageHead, head_of
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.format.walked import one_column
 from parquet_bloom.kernels.hashes import offsets_of
@@ -48,7 +48,6 @@ from parquet_bloom.storage.open_file import OpenFile
 # each header costs a request.
 
 _HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20  # read first, and at most: a header may hold statistics
-_DATA, _DICTIONARY, _DATA_V2 = PageType.DATA_PAGE, PageType.DICTIONARY_PAGE, PageType.DATA_PAGE_V2
 _REMOTE_MOST = 1 << 20  # bytes of a chunk on another storage whose page headers are read
 _SHORT, _SHORT_BY = "parquet-mr", 100  # old ones did not count a dictionary's header as part of its chunk: PARQUET-816
 
@@ -84,8 +83,8 @@ def page_sizes(
         source.prefetch([(extent[0], extent[1] - extent[0])])  # the pages are read from there, too
     found = PageSizes()
     for page in page_headers(source, where, extent, num_values, created_by):
-        most = max(page.header.compressed_page_size, page.header.uncompressed_page_size)
-        if page.header.type == _DICTIONARY:
+        most = max(page.head.compressed, page.head.uncompressed)
+        if page.head.kind == PageType.DICTIONARY_PAGE:
             found.dictionary = max(found.dictionary, most)
         else:
             found.values.append(page.num_values)
@@ -94,23 +93,21 @@ def page_sizes(
 
 
 class Page(NamedTuple):
-    """A page of a column chunk: its header, and where header, data and next page begin, bytes from the file's start.
+    """A page of a column chunk: its header, and where this and the next page begin, bytes from the file's start."""
 
-    num_values  of a data page, NULLs included; 0 of another kind, which readers pass over
-    """
-
-    header: PageHeader
+    head: PageHead
     at: int
-    start: int
     end: int
-    num_values: int
 
     @property
-    def data(self) -> Any:
-        """The part of the header for a data page of its version; None for another kind."""
-        # Both kinds of data page may have a header in one page header, and the type says which one counts.
-        kinds = {_DATA: self.header.data_page_header, _DATA_V2: self.header.data_page_header_v2}
-        return kinds.get(self.header.type)
+    def is_data(self) -> bool:
+        """Whether it has values; readers pass over pages of other kinds."""
+        return self.head.kind in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+    @property
+    def num_values(self) -> int:
+        """How many values it has, NULLs included; 0 of a page of another kind."""
+        return max(0, self.head.values or 0)
 
 
 def page_headers(
@@ -125,34 +122,31 @@ def page_headers(
     stop = min(stop, source.size)
     seen = 0
     while at < stop and seen < num_values:
-        header, start = page_header(source, where, at, stop)
-        end = start + header.compressed_page_size
-        if end > source.size:
-            text = f"{where}: the page at byte {at} ends at byte {end} by its header, the file has {source.size}"
+        head, start = page_header(source, where, at, stop)
+        page = Page(head, at, start + head.compressed)
+        if page.end > source.size:
+            text = f"{where}: the page at byte {at} ends at byte {page.end} by its header, the file has {source.size}"
             raise DamagedFileError(source.path, text)
-        page = Page(header, at, start, end, 0)
-        page = page._replace(num_values=0 if page.data is None else max(0, page.data.num_values or 0))
         yield page
         seen += page.num_values
-        at = end
+        at = page.end
 
 
-def page_header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHeader, int]:
+def page_header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHead, int]:
     """The page header at a byte, and where it ends. Raises DamagedFileError."""
     length = _HEADER_BYTES
     while True:
         try:
-            header, size = compact.decode(PageHeader, source.read_up_to(at, min(length, stop - at)))
+            head = head_of(source.read_up_to(at, min(length, stop - at)))
         except FooterError as error:
             if length < min(stop - at, _MOST_HEADER_BYTES):
                 length *= 16
                 continue
             text = f"{where}: the page header at byte {at} does not decode: {first_line(error)}"
             raise DamagedFileError(source.path, text) from error
-        sizes = header.compressed_page_size, header.uncompressed_page_size
-        if min(-1 if one is None else one for one in sizes) < 0:
+        if head.compressed < 0 or head.uncompressed < 0:
             raise DamagedFileError(source.path, f"{where}: the page header at byte {at} has no size, or one below 0")
-        return header, at + size
+        return head, at + head.length
 
 
 def check_page(path: str, where: str, sizes: PageSizes, longest: int, repeated: bool) -> None:

@@ -309,7 +309,7 @@ class _Chunk:
                 return None
             self.source.prefetch([(extent[0], extent[1] - extent[0])])
         pages = page_headers(self.source, self._where, extent, self.meta.num_values, self.footer.created_by)
-        return [page for page in pages if page.data is not None]
+        return [page for page in pages if page.is_data]
 
     def _decoded(self, name: str, kind: type[Any], offset: int | None, length: int | None) -> Any:
         """A page index; None where there is none, or it is wrong as a whole."""

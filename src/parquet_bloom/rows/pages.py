@@ -1,4 +1,4 @@
-"""Where the pages of a column chunk lie, and which of them hold the rows that are wanted.
+"""The places of the pages of a column chunk, and those of them that hold the rows that are wanted.
 
     column chunk  | dictionary | page 0 | page 1 | page 2 | page 3 |     rows wanted: 25,000 and 25,001
     rows                       | 0      | 20,000 | 40,000 | 60,000 |     the dictionary, if it needs it, and page 1
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import Encoding, PageHeader, PageType
+from parquet_bloom._thrift.parquet.ttypes import PageType
 from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.filters.decode import page_header
 from parquet_bloom.format.footer import derived
@@ -29,7 +29,6 @@ from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.storage.open_file import OpenFile, Range
 
 _MANY, _SMALL = 1000, 4096  # pages, and bytes of one: more and smaller ones are read by pyarrow as quickly
-_BY_DICTIONARY = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class ColumnPages:
 
     @property
     def spans(self) -> list[Range]:
-        """What is read, in the order of the file; neighbours are one range."""
+        """The bytes that are read, in the order of the file; neighbours are one range."""
         spans = [self.dictionary] if self.dictionary[1] else []
         for offset, length in self.pages.tolist():
             if spans and sum(spans[-1]) == offset:
@@ -123,18 +122,22 @@ def _walked(source: OpenFile, start: int, stop: int, rows: int) -> _Chunk | None
     firsts: list[int] = []
     while seen < rows:
         try:
-            header, body = page_header(source, "", at, stop)
+            head, body = page_header(source, "", at, stop)
         except DamagedFileError:
             return None
-        end = body + header.compressed_page_size
+        end = body + head.compressed
         if end > stop or (len(pages) > _MANY and at - start < len(pages) * _SMALL):
             return None
-        if header.type == PageType.DICTIONARY_PAGE and at == start:
-            dictionary = (at, end - at)
-        elif (data := _data_of(header)) is not None and 0 <= data[0] <= rows - seen and (dictionary[1] or not data[1]):
-            pages.append((at, end - at, data[1]))
+        if head.values is not None:
+            if head.values != head.rows or not 0 <= head.values <= rows - seen:
+                return None
+            if head.by_dictionary and not dictionary[1]:
+                return None
+            pages.append((at, end - at, head.by_dictionary))
             firsts.append(seen)
-            seen += data[0]
+            seen += head.values
+        elif head.kind == PageType.DICTIONARY_PAGE and at == start:
+            dictionary = (at, end - at)
         else:
             return None
         at = end
@@ -143,20 +146,3 @@ def _walked(source: OpenFile, start: int, stop: int, rows: int) -> _Chunk | None
         np.array(pages, np.int64).reshape(-1, 3),
         np.stack([np.array(firsts, np.int64), np.array([*firsts[1:], seen], np.int64)[: len(firsts)]], axis=1),
     )
-
-
-def _data_of(header: PageHeader) -> tuple[int, bool] | None:
-    """How many rows a data page of a column that is not repeated has, and whether it needs the dictionary.
-
-    None for a page of another kind, and for one that has another number of values than of rows.
-    """
-    data = None
-    if header.type == PageType.DATA_PAGE:
-        data = header.data_page_header
-    elif header.type == PageType.DATA_PAGE_V2:
-        data = header.data_page_header_v2
-        if data is not None and data.num_rows != data.num_values:
-            return None
-    if data is None or data.num_values is None:
-        return None
-    return data.num_values, data.encoding in _BY_DICTIONARY

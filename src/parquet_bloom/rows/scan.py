@@ -353,7 +353,7 @@ class Scan:
 
     @property
     def pages(self) -> PagesRead:
-        """What reading by pages spared so far."""
+        """The pages that were read so far, and those that were not."""
         return self._rows.pages
 
     def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:

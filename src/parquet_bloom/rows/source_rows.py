@@ -57,7 +57,7 @@ class SourceRows(Protocol):
 
     @property
     def pages(self) -> PagesRead:
-        """What reading by pages spared so far."""
+        """The pages that were read so far, and those that were not."""
 
     @property
     def schema(self) -> pa.Schema:
