@@ -25,7 +25,7 @@ def some_header(rng: Random) -> PageHeader:
     numbers = [0, 1, 63, 64, 8191, 8192, 2**31 - 1]
     texts = [None, b"", b"abc", bytes(200)]
     statistics = Statistics(
-        max=rng.choice(texts), min=rng.choice(texts), null_count=rng.choice([None, *numbers, 2**34]),
+        max=rng.choice(texts), min=rng.choice(texts), null_count=rng.choice([None, *numbers, 2**33]),
         distinct_count=rng.choice([None, 3]), max_value=rng.choice(texts), min_value=rng.choice(texts),
         is_max_value_exact=rng.choice([None, True, False]), is_min_value_exact=rng.choice([None, True, False]),
     )  # fmt: skip
