@@ -130,9 +130,12 @@ def test_totals_come_first(large: Path, run) -> None:
     assert run(large, "verify bloom").out.startswith(f"{FILES} files: {FILES} filters, none wrong\n")
     out = run(large, "check bloom 'id >= 0'").out
     assert out.startswith(f"0 of {FILES} row groups skipped, ")
+    assert f"\nleft: all {FILES} row groups of {FILES} files; --all has a line a file\n" in out
+    assert "1 of 1" not in out, "equal lines"
+    out = run(large, "check bloom 'id >= 0' --all").out
     assert f"\nleft: {FILES} row groups in {FILES} of {FILES} files\n" in out
     names = [line.split()[0] for line in out.splitlines() if "1 of 1" in line]
-    assert len(set(names)) == 20, "cut, but no two the same"
+    assert len(set(names)) == FILES, "cut, but no two the same"
     assert all(name.startswith("bloom/day=2026-01-") and name.endswith("-them.parquet") for name in names)
     assert f"... and {FILES - 20} files more; --all has all\n" in run(large, "remove bloom --in-place --dry-run").out
     out = run(large, "add many --in-place --dry-run").out

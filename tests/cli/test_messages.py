@@ -9,7 +9,10 @@ import pickle
 from pathlib import Path
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from support.commands import in_this_process
 from support.samples import write_keys
 
 import parquet_bloom
@@ -166,3 +169,65 @@ def test_no_message_of_the_library_names_an_option() -> None:
         texts = {text.replace(pasted, "") for text in told}
         found += [(path.name, text) for text in texts - allowed if " --" in f" {text}" and text.strip("- ")]
     assert found == []
+
+
+# --- what was meant ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", None]}), "a.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("predicate", "status", "meant"),
+    [
+        ("id = NULL", 1, "id = NULL is never true, nor is its NOT: write id IS NULL"),
+        ("name != NULL AND id = 1", 1, "write name IS NOT NULL"),
+        ("id = 1 OR NOT (name > NULL)", 0, "write name IS NOT NULL"),
+        ("id NOT IN (5, NULL)", 1, "id NOT IN a list that holds NULL is never true: leave NULL out"),
+        ("id IN (1, NULL)", 0, ""),
+        ("name IS NULL AND id != 7", 0, ""),
+    ],
+)
+def test_a_comparison_with_null_is_said_to_be_never_true(here: Path, predicate: str, status: int, meant: str) -> None:
+    for command in ("check", "read"):
+        done = in_this_process(command, "a.parquet", predicate)
+        assert done.returncode == (status if command == "check" else 0)
+        notes = [line for line in done.stderr.splitlines() if "note: " in line]
+        assert (meant in notes[0] and len(notes) == 1) if meant else not notes
+
+
+def test_names_joined_by_a_comma_are_to_be_given_one_by_one(here: Path) -> None:
+    done = in_this_process("add", "a.parquet", "--in-place", "--column", "id,name")
+    assert "a.parquet: no column id,name; name each by itself: --column id --column name" in done.stderr
+    with pytest.raises(parquet_bloom.UnknownColumnError, match=r"name each by itself: columns=\['id', 'name'\]"):
+        parquet_bloom.inspect("a.parquet", columns="id, name")
+    with pytest.raises(parquet_bloom.UnknownColumnError, match=r"no column id,nam; near names"):
+        parquet_bloom.inspect("a.parquet", columns="id,nam")
+
+
+def test_a_uri_with_one_slash_is_no_file(here: Path) -> None:
+    for word, meant in (("s3:/lake/x.parquet", "s3://lake/x.parquet"), ("gs:/b", "gs://b")):
+        assert f"{word}: no such file or folder; a URI has two slashes: {meant}" in in_this_process(
+            "check", word, "id = 1"
+        ).stderr.replace("\n", " ")
+    assert "two slashes" not in in_this_process("check", "c:/x.parquet", "id = 1").stderr
+
+
+def test_no_name_is_near_itself(here: Path) -> None:
+    """A link that leads nowhere is in the folder, and is no file."""
+    Path("a.parquet").rename("events.parquet")
+    Path("event.parquet").symlink_to("nowhere")
+    said = in_this_process("check", "event.parquet", "id = 1").stderr
+    assert "event.parquet: no such file or folder; near names: events.parquet\n" in said
+
+
+def test_v_twice_says_why_row_groups_are_read(here: Path) -> None:
+    for words, reads in ((("id = 1",), True), (("id = 7",), False)):
+        for command in ("check", "read"):
+            said = in_this_process("-vv", command, "a.parquet", *words).stderr
+            assert ("read: 1 row group of a.parquet: " in said) == reads
+            assert "read: 1 row group" not in in_this_process("-v", command, "a.parquet", *words).stderr

@@ -84,6 +84,7 @@ def command(
             progress=watch.files,
             **options,
         )
+    skipping.log_read(lambda: verdicts)
     kept = len(verdicts) - verdicts.skipped
     asked = [] if min_skipped is None else [gates.min_skipped(verdicts, min_skipped)]
     if shown == "json":

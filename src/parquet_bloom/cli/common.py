@@ -310,6 +310,8 @@ def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[
 def option_of(parameter: Parameter) -> str:
     """The option of the command line for a parameter: overwrite=True is --overwrite."""
     option = _OPTIONS.get(parameter.name) or f"--{parameter.name.replace('_', '-')}"
+    if isinstance(parameter.value, list):  # each with an option of its own
+        return " ".join(f"{option.removesuffix('s')} {shlex.quote(str(one))}" for one in parameter.value)
     return option if parameter.value in (None, True) else f"{option} {shlex.quote(str(parameter.value))}"
 
 

@@ -20,7 +20,8 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, SchemaElement, Type
-from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError
+from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError, parameter
+from dataclasses import dataclass
 
 BOOLEAN, INT32, INT64, INT96 = Type.BOOLEAN, Type.INT32, Type.INT64, Type.INT96
 FLOAT, DOUBLE, BYTE_ARRAY, FLBA = Type.FLOAT, Type.DOUBLE, Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY
@@ -208,7 +209,10 @@ def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> Unkn
 
     near = get_close_matches(shown, names, 3, 0.6)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
-    near = list(dict.fromkeys(near))[:3]
+    near = [name for name in dict.fromkeys(near) if name != shown][:3]
+    if "," in shown and all(part.strip() in names for part in shown.split(",")):
+        apart = parameter("columns", [part.strip() for part in shown.split(",")])
+        return UnknownColumnError(f"no column {shown}; name each by itself: " + apart)
     if near:
         return UnknownColumnError(f"no column {shown}; near names: {', '.join(near)}")
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -174,6 +174,21 @@ def leaves_of(predicate: Predicate) -> Iterator[Part]:
         yield predicate
 
 
+def null_hints(predicate: Predicate, negated: bool = False) -> Iterator[str]:
+    """Lines on comparisons that are never TRUE, as they are with NULL, in the words that are meant instead."""
+    if isinstance(predicate, And | Or):
+        for part in predicate.parts:
+            yield from null_hints(part, negated)
+    elif isinstance(predicate, Not):
+        yield from null_hints(predicate.part, not negated)
+    elif isinstance(predicate, Compare) and predicate.value is None:
+        name = _name(predicate.path)
+        yield f"{predicate} is never true, nor is its NOT: write {name} IS {'NOT ' * negated}NULL"
+    elif isinstance(predicate, IsIn) and negated and None in predicate.values:
+        name = _name(predicate.path)
+        yield f"{name} NOT IN a list that holds NULL is never true: leave NULL out, or write {name} IS NOT NULL"
+
+
 # --- texts that need no parser ----------------------------------------------------------------------
 
 _MOST = 10_000  # characters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,6 +71,8 @@ def print_checked(
     if len(of) == 1 or len(left) == 1:
         for path, groups in left.items():
             headline(path, f"{'row groups' if len(groups) > 1 else 'row group'} {ranges(groups, most)}", say)
+    elif left and not everything and len(verdicts) == sum(map(len, left.values())) and not verdicts.excluded:
+        say(f"left: all {plural(len(verdicts), 'row group')} of {plural(len(of), 'file')}; --all has a line a file")
     elif left:
         say(f"left: {plural(sum(map(len, left.values())), 'row group')} in {len(left):,} of {plural(len(of), 'file')}")
         shown = list(left.items()) if everything else list(left.items())[:_FILES_SHOWN]
@@ -77,6 +80,14 @@ def print_checked(
         print_table(("file", "left", "row groups"), rows, right=(1,), names=(0,))
         if len(shown) < len(left):
             say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
+
+
+def log_read(verdicts: Callable[[], Iterable[Any]]) -> None:
+    """Log why row groups are read, a line a reason: `-vv` prints it."""
+    logger = logging.getLogger("parquet_bloom")
+    if logger.isEnabledFor(logging.DEBUG):
+        for number, where, _, _, why in summed((v for v in verdicts() if not v.skipped), "read"):
+            logger.debug("read: %s of %s: %s", plural(int(number.replace(",", "")), "row group"), where, why)
 
 
 def index_line(cost: Cost) -> str:

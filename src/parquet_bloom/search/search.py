@@ -23,7 +23,7 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
-from parquet_bloom.predicates.tree import Predicate, plain
+from parquet_bloom.predicates.tree import Predicate, null_hints, plain
 from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
 from parquet_bloom.search.index import Evidence, Index, closed_groups
 from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
@@ -295,9 +295,10 @@ class Search:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on tables that the files have to do with, and on files that an index does not cover."""
+        """Notes on comparisons with NULL, on tables of the files, and on files that an index does not cover."""
         of_index = None if self.evidence is None else self.evidence.note
-        return [*self.found.notes, *([of_index] if of_index is not None else [])]
+        hints = dict.fromkeys(null_hints(self.predicate))
+        return [*hints, *self.found.notes, *([of_index] if of_index is not None else [])]
 
     def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
         """The row groups, of n, that an index closes in an open file; None where it says nothing."""

@@ -15,7 +15,7 @@ from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.display import Brief, without_secret
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths
-from parquet_bloom.storage.stores import RemoteStore, Stores, at_version, open_remote, store_of, store_on
+from parquet_bloom.storage.stores import RemoteStore, Stores, at_version, open_remote, store_of, store_on, uri_meant
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 from parquet_bloom.storage.version_token import StoreToken
 
@@ -228,7 +228,7 @@ class _Search:
         if os.path.lexists(path) or not set(path) & GLOB:
             self._single = self._alone
             if not os.path.exists(path):
-                self._missing(store, path, "no such file or folder")
+                self._missing(store, path, f"no such file or folder{uri_meant(path)}")
             return [self._file(store, path)]
         return self._local_glob(store, path)
 

@@ -368,7 +368,7 @@ def near_names(path: str) -> str:
             there = [entry.name for entry in islice(entries, _NAMES) if entry.name.isprintable()]
     except OSError:
         return ""
-    stems = {os.path.splitext(one)[0]: one for one in there}
+    stems = {os.path.splitext(one)[0]: one for one in there if one != name}  # a link of this name may lead nowhere
     from difflib import get_close_matches  # for messages alone
 
     near = [stems[one] for one in get_close_matches(os.path.splitext(name)[0], stems, 3)]

@@ -346,6 +346,12 @@ _GOOGLE_SECONDS = 20  # Google's client tries a request again for a quarter of a
 LOCAL = LocalStore()
 
 
+def uri_meant(path: str) -> str:
+    """A URI with two slashes for one that has one, as the end of a message; "" for what is none."""
+    scheme, colon, rest = path.partition(":/")
+    return f"; a URI has two slashes: {scheme}://{rest}" if colon and rest[:1] != "/" and scheme in _SCHEMES else ""
+
+
 class Stores:
     """The file systems of one call: each is made once."""
 
