@@ -535,7 +535,7 @@ def test_samples_of_a_store_are_read_side_by_side_and_say_the_same(
 
 
 def test_a_column_that_does_not_decode_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
-    """DuckDB 1.5 writes an ARRAY with NULLs that pyarrow cannot read."""
+    """DuckDB 2.0 writes an ARRAY with NULLs that pyarrow cannot read."""
     path = tmp_path / "arrays.parquet"
     array = "CASE WHEN range % 3 = 0 THEN NULL ELSE [range, range + 1, range + 2]::INTEGER[3] END"
     rows = f"SELECT hash(range) AS id, {array} AS fixed, 'n' || hash(range) AS name FROM range(5000)"

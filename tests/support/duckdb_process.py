@@ -30,6 +30,7 @@ connections, idle = {}, []
 
 def fresh():
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": 1})
+    connection.execute("SET enable_progress_bar = false")  # it would be a line of answers
     for name in sys.argv[1:]:
         module = importlib.import_module("duckdb_extension_" + name)
         [path] = glob.glob(os.path.join(os.path.dirname(module.__file__), "extensions", "*", "*.duckdb_extension"))

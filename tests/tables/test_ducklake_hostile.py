@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import threading
@@ -16,6 +17,7 @@ from support.ducklake_tables import Lake, fill, sorted_rows
 from support.samples import FIXTURES
 
 import parquet_bloom as pb
+from parquet_bloom.cli import run
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.tables.ducklake import databases
 from parquet_bloom.tables.ducklake.catalog import Catalog
@@ -469,3 +471,32 @@ def test_a_catalog_of_holes_is_no_larger_than_a_count_of_rows(end: str, tmp_path
         file.truncate(1 << 40)
     with suppress(ParquetBloomError):
         pb.check(f"ducklake:{catalog}/main.t", "id = 1")
+
+
+def test_duckdb_draws_no_bar_between_what_a_program_prints(
+    in_duckdb: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As it does after two seconds of one query, on a terminal or not."""
+    connect = duckdb.connect
+
+    class Impatient:
+        """A connection that draws at once; what its first statement draws is dropped."""
+
+        def __init__(self, *words: Any, **more: Any) -> None:
+            self._real, self._first = connect(*words, **more), True
+            self._real.execute("SET progress_bar_time = 0")
+
+        def execute(self, *words: Any) -> Any:
+            done = self._real.execute(*words)
+            if self._first:
+                self._first = False
+                capfd.readouterr()
+            return done
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+    monkeypatch.setattr(duckdb, "connect", Impatient)
+    assert run(["check", f"ducklake:{in_duckdb.copy(tmp_path)}/main.t", "id = 5", "--json"]) in (0, 1)
+    said = capfd.readouterr().out
+    assert json.loads(said)["table"].endswith("main.t"), said[:200]

@@ -199,6 +199,7 @@ def _check_journal(path: str, write: bool) -> None:
 
 # --- DuckDB -------------------------------------------------------------------------------------
 
+_NO_BAR = "SET enable_progress_bar = false"  # DuckDB draws one on stdout, between what a program prints, after 2 s
 _ATTACHED = "lake"
 _DUCKDB_LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _SCHEMA = "database_name = ? AND schema_name = 'main' AND table_name = ?"
@@ -250,6 +251,7 @@ class DuckDatabase:
             return connection, _ATTACHED
         try:
             connection = duckdb.connect(self._path)
+            connection.execute(_NO_BAR)
             return connection, connection.execute("SELECT system.main.current_database()").fetchall()[0][0]
         except duckdb.Error as error:
             raise StorageError(self._path, plain(error)) from error
@@ -329,6 +331,7 @@ def confined(folder: str, files: Sequence[str] = ()) -> Any:
         "threads": "1",
     }
     connection = duckdb.connect(":memory:", config=settings)
+    connection.execute(_NO_BAR)
     connection.execute(f"SET allowed_paths = [{', '.join(map(spelled, files))}]::VARCHAR[]")
     connection.execute(f"SET allowed_directories = [{spelled(folder)}]")
     connection.execute("SET enable_external_access = false")
