@@ -321,7 +321,7 @@ class _PolarsFilter:
     """Filters rows of a scan by Polars' own expression."""
 
     def __init__(self, predicate: pl.Expr, scan: Scan) -> None:
-        self.columns = predicate.meta.root_names()
+        self.columns = list(dict.fromkeys(predicate.meta.root_names()))
         self._predicate, self._scan = predicate, scan
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -159,6 +159,16 @@ def test_rows_of_every_type(tmp_path: Path, name: str, version: str) -> None:
     same(pa.Table.from_batches(batches), rows_of(truth, [3, 4, 1500]))
 
 
+def test_views_within_structs(tmp_path: Path) -> None:
+    """pyarrow takes no views, and writes none within structs in several row groups."""
+    kinds = [pa.struct([("a", pa.string_view())]), pa.struct([("a", pa.binary_view()), ("b", pa.int8())])]
+    path = tmp_path / "a.parquet"
+    pq.write_table(table_of(kinds), path, write_batch_size=ROWS, use_dictionary=False)
+    truth = pq.read_table(path)
+    for seed in range(4):
+        same(parquet_bloom.read_table(path, in_keys(wanted(seed))), rows_of(truth, wanted(seed)))
+
+
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_rows_of_every_codec(tmp_path: Path, codec: str, version: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom.errors import DamagedFileError, FileChangedError, RequestError
@@ -72,6 +74,13 @@ def test_two_columns_of_a_predicate(made: tuple[Path, pa.Table]) -> None:
     assert found.equals(truth.filter((pc.field("x") > 3000) | (pc.field("row") == 1111)))
 
 
+def test_a_field_of_a_struct_that_is_filtered_by(made: tuple[Path, pa.Table]) -> None:
+    path, truth = made
+    found = parquet_bloom.read_table(path, "hit = 5 AND pair.a < 3000", columns=["pair.b", "x"])
+    assert found["x"].to_pylist() == [x for x in truth["x"].to_pylist() if x < 3000]
+    assert found["b"].to_pylist() == [str(int(x)) for x in found["x"].to_pylist()]
+
+
 def test_progress_counts_every_row_group(made: tuple[Path, pa.Table]) -> None:
     path, truth = made
     told: list[Any] = []
@@ -85,6 +94,8 @@ def test_frames_of_polars(made: tuple[Path, pa.Table]) -> None:
     frame = parquet_bloom.scan_polars(path)
     assert frame.filter(pl.col("hit") == 5).collect()["row"].to_list() == truth["row"].to_pylist()
     assert frame.filter(pl.col("hit") == 5).head(3).collect()["x"].to_list() == truth["x"].to_pylist()[:3]
+    twice = (pl.col("hit") == 5) & ((pl.col("hit") < 9) | (pl.col("x") > 3))
+    assert frame.filter(twice).collect()["text"].to_list() == truth["text"].to_pylist()
     odd = frame.filter((pl.col("hit") == 5) & (pl.col("text").str.len_chars() == 2)).select("pair", "text").collect()
     assert odd["text"].to_list() == [text for text in truth["text"].to_pylist() if len(text) == 2]
     assert frame.filter(pl.lit(value=True)).select("row").collect().height == ROWS
@@ -115,6 +126,15 @@ def test_times_of_96_bits_out_of_reach_are_an_error(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     with pytest.raises(RequestError, match="column at has INT96 times outside"):
         parquet_bloom.read_table(tmp_path / "a.parquet", "key = 3")
+
+
+def test_the_command_says_what_was_spared(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    columns = {name: rng.integers(0, 2**62, 100_000) for name in ("a", "b", "c")}
+    pq.write_table(pa.table({"key": np.arange(100_000)} | columns), tmp_path / "a.parquet", use_dictionary=False)
+    done = command("read", tmp_path / "a.parquet", "--where", "key = 77777", "--format", "ndjson")
+    assert json.loads(done.stdout) == {"key": 77777} | {name: int(values[77777]) for name, values in columns.items()}
+    assert "pages were not" in done.stderr
 
 
 def test_a_file_that_changes_between_its_columns_is_an_error(tmp_path: Path) -> None:

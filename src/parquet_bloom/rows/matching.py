@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
+from parquet_bloom.rows.layouts import path_of
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.source_rows import NUMBER, SourceRows
 from parquet_bloom.search.results import FileResult
@@ -108,7 +109,9 @@ class Reading:
     def matching(self, parts: Sequence[FilePart], keep: Filter) -> Iterator[pa.RecordBatch]:
         """The rows that match."""
         columns = list(dict.fromkeys(keep.columns or ()))
-        first = columns if self._takes and set(columns) <= set(self._every) else []
+        fields = {path_of(name, self._rows.schema)[0] for name in self._every if name not in columns}
+        # A field of a struct that the filter needs, too: the struct is read once.
+        first = columns if self._takes and set(columns) <= set(self._every) and not fields & set(columns) else []
         pieces = list(self._pieces(parts, first))
         at, run = 0, 1  # run: how many pieces are read at a time
         many = False

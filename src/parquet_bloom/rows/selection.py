@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.format.arrow_types import is_view
+from parquet_bloom.format.arrow_types import fields_of, is_view
 
 Positions = NDArray[np.int64]  # int64[n], ascending
 
@@ -67,11 +67,18 @@ def taken_rows(batch: pa.RecordBatch, at: Positions) -> pa.RecordBatch:
 
 
 def taken(array: pa.Array, at: Positions) -> pa.Array:
-    """The values at these positions of an array; pyarrow takes no views of texts, so these are copied."""
+    """The values at these positions of an array; pyarrow takes no views of texts, at no depth."""
     if len(at) == len(array):
         return array
     kind = array.type
     if is_view(kind):
         plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
         return array.cast(plain).take(pa.array(at)).cast(kind)
-    return array.take(pa.array(at))
+    if len(at) and _has_views(kind):
+        ranges = RowSelection.of_positions(at).ranges.tolist()
+        return pa.concat_arrays([array.slice(start, stop - start) for start, stop in ranges])
+    return array.take(pa.array(at)) if len(at) else array.slice(0, 0)
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    return is_view(kind) or any(_has_views(field.type) for field in fields_of(kind))
