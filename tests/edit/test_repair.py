@@ -300,6 +300,33 @@ def test_random_lies_are_mended(seed: int, tmp_path: Path) -> None:
     assert (tmp_path / "undone").read_bytes() == data
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_no_row_is_lost_by_repaired_statistics(seed: int, tmp_path: Path) -> None:
+    """The writer is one that is not believed, so that it is the repair that is."""
+    rng = random.Random(2000 + seed)
+    table, path, output = some_table(rng, rng.choice([20, 150])), tmp_path / "f.parquet", tmp_path / "out.parquet"
+    write(table, path, rng)
+    with edited_footer(path) as metadata:
+        metadata.created_by = "Polars"
+        for _ in range(rng.randint(3, 20)):
+            lie(rng.choice(rng.choice(metadata.row_groups).columns), metadata, rng)
+        metadata.num_rows += 1  # so that something is wrong
+    repaired(path, output)
+    assert inspect(output).files[0].repaired
+    for name, (kind, pool) in KINDS.items():
+        if name in ("uuid", "float16", "boolean"):
+            continue
+        values, field = table[name].to_pylist(), pc.field(name)
+        assert count(output, field.is_null()) == sum(v is None for v in values), name
+        for v in pool:
+            if v == v:
+                found = [one for one in values if one is not None and one == one]
+                scalar = pa.scalar(v, kind)
+                assert count(output, field == scalar) == sum(one == v for one in found), (name, v)
+                assert count(output, field < scalar) == sum(one < v for one in found), (name, v)
+                assert count(output, field >= scalar) == sum(one >= v for one in found), (name, v)
+
+
 def lie(chunk: Any, metadata: Any, rng: random.Random) -> None:
     stated: Statistics = chunk.meta_data.statistics
     if stated is None:
