@@ -3,6 +3,7 @@
     footer        min, max, counts, flags of exactness       <- all entries of the column chunk
     column index  bounds, null pages, null counts, order     <- the entries of each page, where rows have one entry
     offset index  places, sizes and first rows of pages      <- the page headers
+    page headers  bounds and null counts, for a note         <- the entries of each page
     num_rows      of the file, and num_values of flat chunks <- the row groups
 
 A bound that is merely loose is right, and so are bounds that leave NaN out; a note names the latter. Where nothing is
@@ -67,7 +68,8 @@ class FileStatistics(Result):
 
     chunks     how many column chunks state any, and were compared
     wrong      each statistic that contradicts the values
-    notes      what is right by the format, and costs rows in some engines: bounds beside a NaN
+    notes      what costs rows in some engines, and is not for a footer to mend: wrong statistics in page headers; and
+               what is right by the format: bounds beside a NaN
     unchecked  what was not compared, by column, and why
     """
 
@@ -106,7 +108,7 @@ def compare_statistics(
         found.statistics.wrong.append(wrong)
     done = 0
     for leaf in leaves:
-        beside_nan, unchecked = [], []
+        beside_nan, unchecked, wrong_pages = [], [], 0
         reader: ColumnReader | None = None
         for group in groups:
             chunk = _Chunk(source, footer, group, leaf)
@@ -126,11 +128,16 @@ def compare_statistics(
                         beside_nan.append((group, truth.nans))
             found.statistics.wrong += chunk.wrong
             unchecked += [*chunk.unchecked, *chunk.partly]
+            wrong_pages += chunk.wrong_pages
             if chunk.unchecked:
                 found.unchecked.add(leaf.index)
             done += 1
             step(done)
         found.statistics.unchecked += [f"column {leaf.name}: {text}" for text in dict.fromkeys(unchecked)]
+        if wrong_pages:
+            where = f"column {leaf.name} has wrong statistics in the headers of {quantity(wrong_pages, 'pages')}"
+            reason = "no footer mends them; few engines read them, but DuckDB 2.0 does: write the file anew"
+            found.statistics.notes.append(f"{where}: {reason}")
         if beside_nan:
             nans = sum(count for _, count in beside_nan)
             where = f"column {leaf.name} has {nans:,} NaN in {quantity(len(beside_nan), 'row groups')} with min and max"
@@ -157,7 +164,7 @@ def has_bounds(statistics: Statistics | None) -> bool:
 
 
 class ComparingReader(ColumnReader):
-    """Decodes a column for another purpose, and compares on the way what the footer states.
+    """Decodes a column for another purpose, and compares meanwhile what the footer states.
 
     Of a writer that is known to be right null_count alone is compared: bounds would be a tenth of what an `add` takes,
     and need the whole footer as objects.
@@ -205,6 +212,7 @@ class _Chunk:
     wrong      see FileStatistics
     unchecked  what of the footer was not compared, and why
     partly     what of a page index was not
+    wrong_pages  how many pages have wrong statistics in their headers
     """
 
     def __init__(self, source: OpenFile, footer: Footer, group: int, leaf: Leaf) -> None:
@@ -214,6 +222,7 @@ class _Chunk:
         self.wrong: list[WrongStatistic] = []
         self.unchecked: list[str] = []
         self.partly: list[str] = []
+        self.wrong_pages = 0
 
     @property
     def _where(self) -> str:
@@ -237,7 +246,7 @@ class _Chunk:
         if not self.leaf.repeated and self.meta.num_values != rows:
             self._add("num_values", str(self.meta.num_values), f"{rows} rows")
             return None
-        pages = self._pages() if self._has_indexes else None
+        pages = self._pages() if self._has_indexes or self._pages_have_statistics() else None
         firsts = None
         if pages and not self.leaf.repeated:
             firsts = [0, *accumulate(page.num_values for page in pages[:-1])]
@@ -250,6 +259,7 @@ class _Chunk:
         if pages is not None:
             sound = self._compare_offset_index(pages, firsts)
             self._compare_column_index(truth, len(pages), sound)
+            self._compare_page_headers(truth, pages)
         return truth
 
     # --- the footer -------------------------------------------------------------------------------
@@ -297,6 +307,33 @@ class _Chunk:
                 self._add(name, shown(bound), shown(true))
             elif bound != true and getattr(self.stated, f"is_{name}_exact", None):
                 self._add(f"is_{name}_exact", f"true of {shown(bound)}", shown(true))
+
+    # --- page headers -----------------------------------------------------------------------------
+
+    def _pages_have_statistics(self) -> bool:
+        """Whether the first data page of a local chunk has some in its header; of others that would be a request."""
+        if self.source.is_remote:
+            return False
+        extent = self.footer.column_chunks(self.leaf.index).extents[self.group]
+        pages = page_headers(self.source, self._where, extent, self.meta.num_values, self.footer.created_by)
+        first = next((page for page in pages if page.data is not None), None)
+        return first is not None and first.data.statistics is not None
+
+    def _compare_page_headers(self, truth: ChunkStatistics, pages: Sequence[Page]) -> None:
+        """Count the pages with wrong statistics in their headers, which no footer mends."""
+        wrong: set[int] = set()
+        stated = [page.data.statistics or Statistics() for page in pages] if truth.pages else []
+        for at, (one, real) in enumerate(zip(stated, truth.pages, strict=True)):
+            if one.null_count is not None and one.null_count != real.nulls:
+                wrong.add(at)
+        if truth.domain is not None and truth.has_bounds:
+            for name, is_low in (("min_value", True), ("max_value", False)):
+                bounds = decode_bounds([getattr(one, name) for one in stated], self.leaf, truth.domain)
+                for at, (bound, real) in enumerate(zip(bounds, truth.pages, strict=False)):
+                    true = real.low if is_low else real.high
+                    if bound is not None and true is not None and (bound > true if is_low else bound < true):
+                        wrong.add(at)
+        self.wrong_pages = len(wrong)
 
     # --- page indexes -----------------------------------------------------------------------------
 
