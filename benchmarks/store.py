@@ -337,7 +337,7 @@ def main() -> None:
         from parquet_bloom.storage import object_reader
 
         sys.argv.remove("--pyarrow")
-        object_reader._process.forked = True  # as in a child of a process that has obstore
+        object_reader._process.own.forked = True  # as in a child of a process that has obstore
     is_large = "--large" in sys.argv
     if is_large:
         sys.argv.remove("--large")

@@ -1,7 +1,7 @@
 """Which room may import which, how long modules and calls may be, and what importing the package loads.
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
-names; errors, extras, options, _thrift and _version are for all. No modules import each
+names; errors, extras, options, process, _thrift and _version are for all. No modules import each
 other in a circle. Imports under TYPE_CHECKING count like all others.
 """
 
@@ -73,7 +73,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "zones": {"facts", *CHANGE, "advice", "tables", *ADAPTERS},
     "read": {"facts", *CHANGE, "advice", "output", "tables", *ADAPTERS},
 }
-FOR_ALL = {"errors", "extras", "options", "_thrift", "_version"}
+FOR_ALL = {"errors", "extras", "options", "process", "_thrift", "_version"}
 ENTRANCES = {
     "__init__",
     "__main__",

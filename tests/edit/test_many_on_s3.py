@@ -93,7 +93,7 @@ def test_a_call_makes_one_client(store: ObjectStore, monkeypatch: pytest.MonkeyP
     assert len(made) == 1
     parquet_bloom.remove_filters("data/files", in_place=True, filesystem=store.filesystem)
     assert len(made) == 2, "credentials may be others by now"
-    assert not s3._clients.made
+    assert not s3._clients.own.made
 
 
 def test_objects_are_written_side_by_side(store: ObjectStore) -> None:

@@ -17,7 +17,7 @@ from parquet_bloom.keys.build import build_index
 
 @pytest.fixture(autouse=True)
 def nothing_open() -> None:
-    key_index._opened.clear()
+    key_index._opened.renew()
 
 
 @pytest.fixture(autouse=True)

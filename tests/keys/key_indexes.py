@@ -145,7 +145,7 @@ def questions(data: Path) -> list[tuple[str, list[str]]]:
 
 def ask(data: Path, index: Path, asked: list[tuple[str, list[str]]]) -> tuple[int, list[str]]:
     """Ask all, and hold the rows against those that match; returns how many were answered, and errors and notes."""
-    key_index._opened.clear()
+    key_index._opened.renew()
     answered, told = 0, []
     for predicate, wanted in asked:
         try:

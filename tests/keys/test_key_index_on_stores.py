@@ -197,7 +197,7 @@ def test_one_request_at_a_time_is_enough(store: ObjectStore, index: str) -> None
     try:
         with reading_by("obstore"):
             for listing in (True, False):
-                key_index._opened.clear()
+                key_index._opened.renew()
                 found = parquet_bloom.check(
                     store.uri("lake/data"), f"id IN ({IDS[3, 7]}, {IDS[5, 399]})", index=index, listing=listing
                 )
@@ -213,7 +213,7 @@ def test_an_index_on_a_store_that_cannot_be_used_is_an_error(store: ObjectStore,
             parquet_bloom.check(uri, "id = 1", index=store.uri("lake/nothing"))
         with pytest.raises(UnknownColumnError):
             parquet_bloom.check(uri, "idd = 1", index=index)
-        key_index._opened.clear()
+        key_index._opened.renew()
         part = next(name for name in store.names("lake") if "/columns/" in name)
         store.put(f"lake/{part}", store.get(f"lake/{part}")[:-9] + b"\0" * 9)
         found = parquet_bloom.check(uri, f"id = {IDS[3, 7]}", index=index)

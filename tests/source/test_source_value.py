@@ -269,10 +269,10 @@ def test_a_cache_is_pickled_without_its_footers(folder: Path) -> None:
 def test_a_forked_child_waits_for_no_lock_of_its_parent(folder: Path) -> None:
     source = Source(folder, cache=parquet_bloom.FooterCache())
     source.check(KEY)
-    with source.cache._lock:  # as another thread would have it
+    with source.cache._lock.own:  # as another thread would have it
         child = os.fork()
         if child == 0:
-            os._exit(0 if source.cache._lock.acquire(timeout=5) else 1)
+            os._exit(0 if source.cache._lock.own.acquire(timeout=5) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -109,7 +109,7 @@ def test_without_the_extra_pyarrow_reads_with_more(store: RecordingGoogle) -> No
     """What is saved: a request for the description, and one that pyarrow begins and does not end."""
     code = """
         from parquet_bloom.storage import object_reader
-        object_reader._process.forked = True
+        object_reader._process.own.forked = True
         print(parquet_bloom.inspect("data/in/0.parquet", filesystem=filesystem).files[0].rows)
     """
     assert in_a_process(store, code) == "1200\n"
@@ -128,7 +128,7 @@ def test_a_token_is_the_same_whoever_reads(store: RecordingGoogle) -> None:
     code = """
         from parquet_bloom.storage import object_reader
         from parquet_bloom.storage.open_file import OpenFile
-        object_reader._process.forked = True
+        object_reader._process.own.forked = True
         print(OpenFile("data/large", filesystem).lasting_token())
     """
     assert in_a_process(store, code).strip() == str(mine) == str({"size": len(LARGE), "generation": generation(LARGE)})

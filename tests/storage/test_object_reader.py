@@ -263,16 +263,16 @@ def test_an_empty_object_is_no_reason_to_give_up(store: RecordingStore) -> None:
 def test_connections_are_kept_from_one_call_to_the_next(store: RecordingStore) -> None:
     for _ in range(3):
         assert rows(uri(store)) == 1200
-    assert len(object_reader._process.kept) == 1
+    assert len(object_reader._process.own.kept) == 1
     assert rows(uri(store, keys="k:other@")) == 1200
-    assert len(object_reader._process.kept) == 2, "another secret is another store"
+    assert len(object_reader._process.own.kept) == 2, "another secret is another store"
 
 
 def test_many_file_systems_leave_few_stores(store: RecordingStore) -> None:
     for number in range(20):
         assert rows(uri(store, keys=f"k:s{number}@")) == 1200
-    assert len(object_reader._process.kept) == object_reader._STORES
-    assert len(object_reader._process.known) <= 2
+    assert len(object_reader._process.own.kept) == object_reader._STORES
+    assert len(object_reader._process.own.known) <= 2
 
 
 def test_a_token_is_the_same_whoever_reads(store: RecordingStore) -> None:

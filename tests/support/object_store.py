@@ -203,12 +203,12 @@ def reading_by(reader: str) -> Iterator[str]:
     """While this is open objects are read by obstore where it can, or by pyarrow alone, as where obstore is missing."""
     from parquet_bloom.storage import object_reader  # not above: .ci/bare has this module's store without the package
 
-    before, process = object_reader._process, object_reader._Process(reader == "pyarrow")
-    object_reader._process = process
+    before, process = object_reader._process.own, object_reader._Process(reader == "pyarrow")
+    object_reader._process.own = process
     try:
         yield reader
     finally:
-        object_reader._process = before
+        object_reader._process.own = before
 
 
 def buckets(client: Any) -> set[str]:

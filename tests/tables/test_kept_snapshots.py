@@ -237,7 +237,7 @@ def test_a_forked_process_goes_on(tmp_path: Path) -> None:
     append(tmp_path, 0)
     settle()
     assert parquet_bloom.count(tmp_path) == 10
-    with delta._VERSIONS._lock:  # as if another thread of the parent had it
+    with delta._VERSIONS._lock.own:  # as if another thread of the parent had it
         child = os.fork()
         if not child:
             append_seen = parquet_bloom.count(tmp_path) == 10

@@ -20,8 +20,6 @@ signature either: who can write to the file can lose its rows in simpler ways.
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from parquet_bloom.errors import CHANGED, ConflictError, UnknownColumnError
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.format.walked import elements_to
+from parquet_bloom.process import ForkSafe, Recent
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.version_token import Kept
 
@@ -131,8 +130,9 @@ class Recording:
 
 # --- is it the same still -------------------------------------------------------------------------
 
-_remembered: OrderedDict[tuple[str, str], dict[tuple[int, int], str]] = OrderedDict()
-_lock = threading.Lock()
+
+_Remembered = Recent[tuple[str, str], dict[tuple[int, int], str]]  # path, token -> (column, row group) -> hash
+_remembered: ForkSafe[_Remembered] = ForkSafe(lambda: Recent(_FILES))
 
 
 def difference(
@@ -173,14 +173,16 @@ def _known_of(source: OpenFile, token: Mapping[str, Any] | None) -> dict[tuple[i
     if token is None:
         return {}
     key = source.path, json.dumps(token, sort_keys=True)
-    with _lock:
-        known = _remembered.setdefault(key, {})
-        _remembered.move_to_end(key)
-        while len(_remembered) > _FILES:
-            _remembered.popitem(last=False)
-    return known
+    remembered = _remembered.own
+    with remembered.lock:
+        known = remembered.find(key)
+        if known is None:
+            known = {}
+            remembered.keep(key, known)
+        return known
 
 
 def _forget(source: OpenFile, token: Mapping[str, Any]) -> None:
-    with _lock:
-        _remembered.pop((source.path, json.dumps(token, sort_keys=True)), None)
+    remembered = _remembered.own
+    with remembered.lock:
+        remembered.drop((source.path, json.dumps(token, sort_keys=True)))

@@ -25,6 +25,7 @@ from parquet_bloom.keys.listing import Listing
 from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, SegmentColumn, from_json
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.index_files import IndexFiles
+from parquet_bloom.process import ForkSafe, Recent
 from parquet_bloom.search.index import NO_COST, Cost
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
@@ -291,18 +292,7 @@ class KeyIndex:
                     lock.release()
 
 
-_opened: OrderedDict[str, KeyIndex] = OrderedDict()
-_lock = threading.Lock()
-
-
-def _forget_all() -> None:
-    """In a forked child: a lock that another thread of the parent had will never be let go."""
-    global _opened, _lock
-    _opened, _lock = OrderedDict(), threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+_opened: ForkSafe[Recent[str, KeyIndex]] = ForkSafe(lambda: Recent(_OPEN_INDEXES))
 
 
 def open_key_index(where: PathLike) -> KeyIndex:
@@ -311,14 +301,11 @@ def open_key_index(where: PathLike) -> KeyIndex:
     Raises StorageError, DamagedFileError; RequestError for a newer version of the format.
     """
     key = os.path.abspath(os.fspath(where)) if "://" not in os.fspath(where) else os.fspath(where)
-    with _lock:
-        known = _opened.get(key)
+    opened = _opened.own
+    with opened.lock:
+        known = opened.find(key)
         if known is not None and known.is_current():
-            _opened.move_to_end(key)
             return known
         found = KeyIndex(where)
-        _opened[key] = found
-        _opened.move_to_end(key)
-        while len(_opened) > _OPEN_INDEXES:
-            _opened.popitem(last=False)
+        opened.keep(key, found)
         return found

@@ -29,6 +29,7 @@ from typing import IO, Any
 from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
 from parquet_bloom.options import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
+from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, arrow_options, s3_endpoint, side_by_side, storage_error
 
@@ -409,23 +410,15 @@ class _Clients:
         self.made: dict[int, tuple[Any, Any]] = {}
 
 
-_clients = _Clients()
+# In a forked child the parent goes on using the connections.
+_clients = ForkSafe(_Clients)
 _loaders: dict[str | None, Any] = {}  # botocore's, by AWS_DATA_PATH; only client_of uses them, under its lock
-
-
-def _forget_clients() -> None:
-    global _clients
-    _clients = _Clients()  # in a forked child: the parent goes on using the connections, and may have had the lock
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_clients)
 
 
 @contextmanager
 def one_client() -> Iterator[None]:
     """While this is open a file system has one client, as for all files of a call: making one takes 0.2 s of work."""
-    clients = _clients
+    clients = _clients.own
     with clients.lock:
         clients.calls += 1
     try:
@@ -439,7 +432,7 @@ def one_client() -> Iterator[None]:
 
 def client_of(filesystem: Any) -> Any:
     """boto3's client for a pyarrow S3FileSystem: the same endpoint, region and credentials."""
-    clients = _clients
+    clients = _clients.own
     with clients.lock:  # boto3's sessions are not made for several threads
         if (had := clients.made.get(id(filesystem))) is not None:
             return had[1]

@@ -6,19 +6,18 @@ check, prune, count, read_table, ... (**options: SearchOptions) -> Options    ->
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict
-from weakref import WeakSet
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.outlines import JoinedOutline, join
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import RANGE_VALUES, ReadOptions, part
+from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location
@@ -32,19 +31,6 @@ from parquet_bloom.storage.stores import still_at_version
 def _store(at: Location) -> Any:
     """An identity of the file system, as far as it has one: the same path on another is another file."""
     return None if at.is_local else repr(getattr(at.filesystem, "__reduce__", lambda: None)())
-
-
-_CACHES: WeakSet[FooterCache] = WeakSet()
-
-
-def _unlock_all() -> None:
-    """In a forked child: a lock that another thread of the parent had will never be let go."""
-    for cache in _CACHES:
-        cache._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_all)
 
 
 class FooterSource(Protocol):
@@ -89,8 +75,7 @@ class FooterCache:
         self._outlines: OrderedDict[tuple[Any, str], tuple[Any, Outline]] = OrderedDict()
         self._joined: OrderedDict[tuple[int, ...], _Joined] = OrderedDict()
         self._joined_held = 0
-        self._lock = threading.Lock()
-        _CACHES.add(self)
+        self._lock = ForkSafe(threading.Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FooterCache, (self.max_row_groups,)  # a copy begins without footers
@@ -113,7 +98,7 @@ class FooterCache:
         if version_token is None:
             return source.outline()
         key = (_store(source.location), source.path)
-        with self._lock:
+        with self._lock.own:
             held = self._outlines.get(key)
             if held is not None and held[0] == version_token:
                 self._outlines.move_to_end(key)
@@ -122,7 +107,7 @@ class FooterCache:
         outline = source.outline()
         if source.is_cut:  # to be looked at again, by where it ended before
             return outline
-        with self._lock:
+        with self._lock.own:
             old = self._outlines.pop(key, None)
             self._held += outline.n_row_groups - (old[1].n_row_groups if old is not None else 0)
             self._outlines[key] = version_token, outline
@@ -134,14 +119,14 @@ class FooterCache:
     def joined(self, outlines: Sequence[Outline]) -> tuple[JoinedOutline | None, list[int]]:
         """As format.outlines.join has it: once for all questions about the same ones, of those that are kept here."""
         key = tuple(map(id, outlines))
-        with self._lock:
+        with self._lock.own:
             held = self._joined.get(key)
             if held is not None:
                 self._joined.move_to_end(key)
                 return held.joined, held.numbers
         found = _Joined(tuple(outlines), *join(outlines))
         if found.joined is not None and found.joined.n_row_groups <= self.max_row_groups // 4:
-            with self._lock:
+            with self._lock.own:
                 kept = {id(outline) for _, outline in self._outlines.values()}
                 if key not in self._joined and kept.issuperset(key):
                     self._joined[key] = found

@@ -11,14 +11,13 @@ and are a part of the proof.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-from weakref import WeakSet
 
 from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.store import Store
@@ -30,7 +29,6 @@ _MOST_TOKENS = 64  # files of a log on a store; each costs a request
 
 T = TypeVar("T")
 Proof = tuple[Any, ...]
-_ALL: WeakSet[KeptStates[Any]] = WeakSet()
 
 
 def proof_of(places: Sequence[Location], opened: Callable[[Location], OpenFile] = OpenFile) -> Proof | None:
@@ -65,16 +63,15 @@ class KeptStates(Generic[T]):
     """A few states of tables, the latest used last. Threads may share it, and a forked process goes on with a copy."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafe(threading.Lock)
         self._kept: list[_Kept[T]] = []
-        _ALL.add(self)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def find(self, key: Hashable, store: Store, proof: Proof) -> T | None:
         """The state that was read of a log with these bytes; None: there is none."""
-        with self._lock:
+        with self._lock.own:
             for i, one in enumerate(self._kept):
                 if one.key == key and one.proof == proof and one.store.same(store):
                     self._kept.append(self._kept.pop(i))
@@ -88,7 +85,7 @@ class KeptStates(Generic[T]):
         """
         if files > _MOST_FILES:
             return
-        with self._lock:
+        with self._lock.own:
             others = [one for one in self._kept if one.key != key or not one.store.same(store)]
             self._kept = [*others, _Kept(key, store, proof, files, state)]
             while len(self._kept) > _MOST_STATES or sum(one.files for one in self._kept) > _MOST_FILES:
@@ -96,18 +93,5 @@ class KeptStates(Generic[T]):
 
     def clear(self) -> None:
         """Forget all states."""
-        with self._lock:
+        with self._lock.own:
             self._kept = []
-
-    def _new_lock(self) -> None:
-        self._lock = threading.Lock()
-
-
-def _unlock_all() -> None:
-    """In a forked child: a lock that another thread of the parent had is never released."""
-    for states in _ALL:
-        states._new_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_all)

@@ -19,19 +19,18 @@ reads as before, and the logger says why, where
 from __future__ import annotations
 
 import logging
-import os
 import posixpath
 import re
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from parquet_bloom.errors import FileChangedError
+from parquet_bloom.process import ForkSafe, Recent
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.object_settings import InexpressibleError, ObjectSettings
 from parquet_bloom.storage.remote import ArrowFile, Handle, Location, arrow_options, submit
@@ -163,7 +162,7 @@ class Bucket:
     @property
     def is_lost(self) -> bool:
         """Whether pyarrow reads its objects."""
-        return self._given_up or _process.forked
+        return self._given_up or _process.own.forked
 
     def give_up(self, reason: str) -> None:
         """Let pyarrow read its objects from now on."""
@@ -361,19 +360,13 @@ class _Process:
         self.lock = threading.Lock()
         self.known: dict[int, tuple[weakref.ref[Any], dict[str, Bucket | None]]] = {}
         self.making: dict[tuple[int, str], threading.Lock] = {}
-        self.kept: OrderedDict[tuple[object, ...], Bucket] = OrderedDict()
+        self.kept: Recent[tuple[object, ...], Bucket] = Recent(_STORES)
 
 
-def _in_child() -> None:
-    global _process
-    _process = _Process(_process.forked or "obstore" in sys.modules)
-
-
-# One that was loaded before this module may be its parent's.
+# A process that is forked has its parent's obstore. One that was loaded before this module may be so too.
+_process = ForkSafe(lambda: _Process("obstore" in sys.modules))
 _started_by = sys.modules.get("multiprocessing")
-_process = _Process("obstore" in sys.modules and _started_by is not None and _started_by.parent_process() is not None)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+_process.own.forked &= _started_by is not None and _started_by.parent_process() is not None
 
 
 def bucket_of(at: Location) -> Bucket | None:
@@ -385,10 +378,10 @@ def bucket_of(at: Location) -> Bucket | None:
 
 
 def _bucket(at: Location, name: str) -> Bucket | None:
-    if _process.forked or not name:
+    if _process.own.forked or not name:
         return None
     filesystem = at.filesystem
-    reference, buckets = _process.known.get(id(filesystem), (None, {}))
+    reference, buckets = _process.own.known.get(id(filesystem), (None, {}))
     if reference is None or reference() is not filesystem or name not in buckets:
         return _find(filesystem, name)
     found = buckets[name]
@@ -396,7 +389,7 @@ def _bucket(at: Location, name: str) -> Bucket | None:
 
 
 def _find(filesystem: Any, name: str) -> Bucket | None:
-    process, at = _process, (id(filesystem), name)
+    process, at = _process.own, (id(filesystem), name)
     with process.lock:
         reference, buckets = process.known.get(id(filesystem), (None, {}))
         if reference is None or reference() is not filesystem:
@@ -416,8 +409,8 @@ def _find(filesystem: Any, name: str) -> Bucket | None:
 def _made(filesystem: Any, name: str) -> Bucket | None:
     try:
         settings = _settings(filesystem, name)
-        with _process.lock:
-            had = _process.kept.pop(settings.key, None)
+        with _process.own.lock:
+            had = _process.own.kept.find(settings.key)
         found = Bucket(settings) if had is None or had.is_lost else had
     except ImportError:
         logger.debug("objects are opened by pyarrow: obstore is not installed")
@@ -425,10 +418,8 @@ def _made(filesystem: Any, name: str) -> Bucket | None:
     except InexpressibleError as error:
         logger.info("objects of %s are opened by pyarrow, with two requests each: %s", name, error)
         return None
-    with _process.lock:
-        _process.kept[settings.key] = found
-        while len(_process.kept) > _STORES:
-            _process.kept.popitem(last=False)
+    with _process.own.lock:
+        _process.own.kept.keep(settings.key, found)
     return found
 
 

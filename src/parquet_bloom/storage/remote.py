@@ -7,7 +7,6 @@ storage.object_reader has the third: objects through obstore. stores.open_remote
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.options import limits
+from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
@@ -277,16 +277,9 @@ def _header(metadata: dict[Any, Any], name: str) -> str | None:
 #
 # concurrent.futures is for those alone who ask other storages.
 
-_pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}  # kind -> threads, pool
+_Pools = dict[str, tuple[int, "ThreadPoolExecutor"]]  # kind -> threads, pool
+_pools: ForkSafe[_Pools] = ForkSafe(dict)
 _own = threading.local()  # the kind of the pool that a thread is of
-
-
-def _forget_pools() -> None:
-    _pools.clear()  # their threads stayed behind in the parent process
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
 
 
 def _mark(kind: str) -> None:
@@ -295,11 +288,11 @@ def _mark(kind: str) -> None:
 
 def _submit(kind: str, work: Callable[..., R], *arguments: Any) -> Future[R]:
     threads = limits().concurrency
-    had = _pools.get(kind)
+    had = _pools.own.get(kind)
     if had is None or had[0] != threads:
         from concurrent.futures import ThreadPoolExecutor
 
-        had = _pools[kind] = threads, ThreadPoolExecutor(threads, f"parquet-bloom-{kind}", _mark, (kind,))
+        had = _pools.own[kind] = threads, ThreadPoolExecutor(threads, f"parquet-bloom-{kind}", _mark, (kind,))
     return had[1].submit(work, *arguments)
 
 
