@@ -15,8 +15,8 @@ MOST = {
     "prune": 33,
     "read_table": 36,
     "inspect": 27,
-    "verify": 31,
-    "add_filters": 54,
+    "verify": 32,
+    "add_filters": 55,
     "remove_filters": 39,
 }
 

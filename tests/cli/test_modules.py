@@ -49,7 +49,7 @@ COMMANDS = {
     "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 77),
     "check": (["check", "filters.parquet", "id = 5 AND name IN ('a', 'b')"], set(), 91),
     "check --explain": (["check", "filters.parquet", "id = 5", "--explain"], set(), 91),
-    "verify": (["verify", "filters.parquet"], COLUMNS, 79),
+    "verify": (["verify", "filters.parquet"], COLUMNS, 80),
     "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 102),
     "add --column": ([*ADD, "--column", "id"], PARQUET, 102),
     "add": (ADD, COLUMNS, 106),

@@ -21,7 +21,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from parquet_bloom._thrift.parquet.ttypes import BoundaryOrder, ColumnIndex, OffsetIndex, Statistics
+from parquet_bloom._thrift.parquet.ttypes import (
+    BoundaryOrder,
+    ColumnIndex,
+    OffsetIndex,
+    PageHeader,
+    PageType,
+    Statistics,
+)
 from parquet_bloom.errors import DamagedFileError, FooterError
 from parquet_bloom.filters.decode import ColumnReader, Page, page_headers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
@@ -316,13 +323,22 @@ class _Chunk:
             return False
         extent = self.footer.column_chunks(self.leaf.index).extents[self.group]
         pages = page_headers(self.source, self._where, extent, self.meta.num_values, self.footer.created_by)
-        first = next((page for page in pages if page.data is not None), None)
-        return first is not None and first.data.statistics is not None
+        first = next((page for page in pages if page.is_data), None)
+        return first is not None and self._stated_in(first) is not None
+
+    def _stated_in(self, page: Page) -> Statistics | None:
+        """The statistics in the header of a data page."""
+        header, _ = compact.decode(PageHeader, self.source.read(page.at, page.head.length))
+        data = header.data_page_header if page.head.kind == PageType.DATA_PAGE else header.data_page_header_v2
+        found: Statistics | None = None if data is None else data.statistics
+        return found
 
     def _compare_page_headers(self, truth: ChunkStatistics, pages: Sequence[Page]) -> None:
         """Count the pages with wrong statistics in their headers, which no footer mends."""
+        if self.source.is_remote or not truth.pages:
+            return
         wrong: set[int] = set()
-        stated = [page.data.statistics or Statistics() for page in pages] if truth.pages else []
+        stated = [self._stated_in(page) or Statistics() for page in pages]
         for at, (one, real) in enumerate(zip(stated, truth.pages, strict=True)):
             if one.null_count is not None and one.null_count != real.nulls:
                 wrong.add(at)
