@@ -17,8 +17,8 @@ from parquet_bloom._thrift.parquet.ttypes import (
     Statistics,
 )
 from parquet_bloom.errors import FooterError
-from parquet_bloom.format import compact, page_headers
-from parquet_bloom.format.page_headers import PageHead, head_of
+from parquet_bloom.format import compact
+from parquet_bloom.format.compact import PageHead, page_head
 
 
 def some_header(rng: Random) -> PageHeader:
@@ -55,13 +55,13 @@ def some_header(rng: Random) -> PageHeader:
 
 def by_bindings(data: bytes, monkeypatch: pytest.MonkeyPatch) -> PageHead | str:
     with monkeypatch.context() as patch:
-        patch.setattr(page_headers, "_plain", lambda data: None)
+        patch.setattr(compact, "_plain_head", lambda data: None)
         return read(data)
 
 
 def read(data: bytes) -> PageHead | str:
     try:
-        return head_of(data)
+        return page_head(data)
     except FooterError:
         return "refused"
 
@@ -79,7 +79,7 @@ def test_headers_of_writers(monkeypatch: pytest.MonkeyPatch) -> None:
             header.compressed_page_size, header.uncompressed_page_size, len(data)
         )  # fmt: skip
         if header.data_page_header is not None:
-            quick.append(page_headers._plain(data))
+            quick.append(compact._plain_head(data))
             assert found.values == found.rows == header.data_page_header.num_values
             for end in (len(data) - 1, len(data) // 2, 1):
                 assert read(data[:end]) == "refused"
@@ -97,7 +97,7 @@ def test_changed_bytes_mean_the_same_to_both_readers(monkeypatch: pytest.MonkeyP
         data += bytes(8)
         expected = by_bindings(bytes(data), monkeypatch)
         try:
-            found = page_headers._plain(bytes(data))
+            found = compact._plain_head(bytes(data))
         except IndexError:
             continue
         if found is not None:

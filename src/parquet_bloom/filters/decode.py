@@ -26,9 +26,9 @@ import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import PageType
 from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
+from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.forms import BATCH_ROWS
-from parquet_bloom.format.page_headers import PageHead, head_of
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.format.walked import one_column
 from parquet_bloom.kernels.hashes import offsets_of
@@ -137,7 +137,7 @@ def page_header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageH
     length = _HEADER_BYTES
     while True:
         try:
-            head = head_of(source.read_up_to(at, min(length, stop - at)))
+            head = page_head(source.read_up_to(at, min(length, stop - at)))
         except FooterError as error:
             if length < min(stop - at, _MOST_HEADER_BYTES):
                 length *= 16

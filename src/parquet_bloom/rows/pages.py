@@ -1,4 +1,4 @@
-"""The places of the pages of a column chunk, and those of them that hold the rows that are wanted.
+"""Places of the pages of a column chunk, and those pages that hold the rows that are wanted.
 
     column chunk  | dictionary | page 0 | page 1 | page 2 | page 3 |     rows wanted: 25,000 and 25,001
     rows                       | 0      | 20,000 | 40,000 | 60,000 |     the dictionary, if it needs it, and page 1
@@ -62,7 +62,7 @@ class ColumnPages:
 
     @property
     def spans(self) -> list[Range]:
-        """The bytes that are read, in the order of the file; neighbours are one range."""
+        """The ranges that are read, in the order of the file; neighbours are one."""
         spans = [self.dictionary] if self.dictionary[1] else []
         for offset, length in self.pages.tolist():
             if spans and sum(spans[-1]) == offset:

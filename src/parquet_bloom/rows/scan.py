@@ -353,7 +353,7 @@ class Scan:
 
     @property
     def pages(self) -> PagesRead:
-        """The pages that were read so far, and those that were not."""
+        """Pages that were read, and those that were spared, so far."""
         return self._rows.pages
 
     def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:

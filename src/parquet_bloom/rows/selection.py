@@ -46,7 +46,7 @@ class RowSelection:
         return int(self.ranges[-1, 1]) if len(self.ranges) else 0
 
     def positions(self) -> Positions:
-        """The place of each row in the row group."""
+        """The position of each row in the row group."""
         lengths = self.ranges[:, 1] - self.ranges[:, 0]
         before = np.cumsum(lengths) - lengths
         return np.repeat(self.ranges[:, 0] - before, lengths) + np.arange(int(lengths.sum()))
