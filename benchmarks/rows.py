@@ -100,7 +100,7 @@ def main() -> None:
             "1 key": keys,
             "20 keys": many,
             "101 rows of a range": [f"ts BETWEEN {start} AND {start + 100}" for start in starts],
-            "most rows": ["user < 900000"] * max(1, options.runs // 2),
+            "most rows": ['"user" < 900000'] * max(1, options.runs // 2),
         }
         for name, predicates in questions.items():
             found = measured(ways_of(path), predicates, clock)

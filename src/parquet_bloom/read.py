@@ -109,7 +109,8 @@ def dataset(
 ) -> ds.FileSystemDataset:
     """A pyarrow Dataset of only the row groups that can hold a match: for DuckDB, Polars, pandas, Dask.
 
-    Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
+    Rows are not filtered; whoever takes the data set does that, in its own way. pyarrow decodes all rows of a row group
+    for one of them, where read_batches and read_table decode the pages that have it. As engines differ in what
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
     Arguments and errors as read_table has them.
 
