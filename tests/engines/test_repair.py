@@ -273,3 +273,17 @@ def test_nothing_is_wrong_in_files_of_other_writers(writer: str, tmp_path: Path)
         assert not any("headers" in note for note in found.notes), path
         compared += found.chunks
     assert compared > 12
+
+
+def test_pages_of_lists_that_datafusion_calls_null(tmp_path: Path) -> None:
+    """Two rows and two NULLs among their elements: parquet-rs counts the one against the other."""
+    datafusion = pytest.importorskip("datafusion")
+    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+    path = tmp_path / "lists"
+    context.from_arrow(pa.table({"l": pa.array([[1, None], [2, None]])})).write_parquet(str(path))
+    (file,) = [path] if path.is_file() else path.glob("*.parquet")
+    (wrong,) = statistics(file).wrong
+    assert (wrong.statistic, wrong.stated, wrong.found) == ("column_index.null_pages", "True of all pages", "2 values")
+    repair(file, tmp_path / "out.parquet", sync=False)
+    assert statistics(tmp_path / "out.parquet").wrong == []
+    assert pq.read_table(tmp_path / "out.parquet")["l"].to_pylist() == [[1, None], [2, None]]

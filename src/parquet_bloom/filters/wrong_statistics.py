@@ -440,10 +440,13 @@ class _Chunk:
             known = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None and high is not None]
             if truth.low is None or len(known) < len(full):
                 return
-            low, high = (min(one for one, _ in known), max(one for _, one in known)) if known else (None, None)
-            if low is None or low > truth.low:
+            if not known:
+                self._add("column_index.null_pages", f"True {_EVERY_PAGE}", f"{truth.values} values")
+                return
+            low, high = min(one for one, _ in known), max(one for _, one in known)
+            if low > truth.low:
                 self._add("column_index.min_values", f"{shown(low)} {_EVERY_PAGE}", shown(truth.low))
-            if high is None or high < truth.high:
+            if high < truth.high:
                 self._add("column_index.max_values", f"{shown(high)} {_EVERY_PAGE}", shown(truth.high))
             return
         for name, stated, is_low in (("min_values", lows, True), ("max_values", highs, False)):
