@@ -441,7 +441,7 @@ class _Chunk:
             if truth.low is None or len(known) < len(full):
                 return
             if not known:
-                self._add("column_index.null_pages", f"True {_EVERY_PAGE}", f"{truth.values} values")
+                self._add("column_index.null_pages", f"True {_EVERY_PAGE}", f"{truth.values} that are not NULL")
                 return
             low, high = min(one for one, _ in known), max(one for _, one in known)
             if low > truth.low:
