@@ -57,7 +57,8 @@ class Slot(IntEnum):
     COUNT = 24
 
 
-_BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
+BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
+SPANS = (*BOUNDS, Slot.KEY_VALUES, Slot.DRAFT_FILTER)
 
 
 @dataclass
@@ -162,7 +163,7 @@ def outline_of(footer: Footer) -> Outline:
         if statistics is not None:
             values += [statistics.null_count, statistics.nan_count]
             bounds = (statistics.max, statistics.min, statistics.max_value, statistics.min_value)
-            for at, bound in zip(_BOUNDS, bounds, strict=True):
+            for at, bound in zip(BOUNDS, bounds, strict=True):
                 if bound is not None:
                     keep(at, i, j, bound)
         if meta.key_value_metadata:

@@ -41,7 +41,7 @@ from parquet_bloom.format.compact_tree import (
     list_of_structs,
 )
 from parquet_bloom.format.footer import MAGIC, derived
-from parquet_bloom.format.outline import NONE, Outline, Slot, extents_in
+from parquet_bloom.format.outline import NONE, SPANS, Outline, Slot, extents_in
 from parquet_bloom.format.repairs import MARK, proven_columns
 from parquet_bloom.format.schema import Leaf, leaves_of
 from parquet_bloom.options import limits
@@ -421,7 +421,6 @@ def _schema(schema: bytes) -> tuple[list[SchemaElement], tuple[Leaf, ...]]:
 FILE_BITS = 42
 FAR = 1 << FILE_BITS  # bytes; no file of 4 TiB is joined
 _OFFSETS = (Slot.DATA_PAGE, Slot.DICTIONARY_PAGE, Slot.FILTER_OFFSET, Slot.OFFSET_INDEX, Slot.COLUMN_INDEX)
-_SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE, Slot.KEY_VALUES, Slot.DRAFT_FILTER)
 
 
 @dataclass
@@ -520,5 +519,5 @@ def shift(slots: NDArray[np.int64], file_of: NDArray[np.int64], places: NDArray[
     far = (file_of << FILE_BITS)[:, None]
     for slot in _OFFSETS:  # 0 and NONE stay what they are, as nothing is there
         slots[slot] += np.where(slots[slot] >= len(MAGIC), far, 0)
-    for slot in _SPANS:
+    for slot in SPANS:
         slots[slot] += np.where(slots[slot] != NONE, places[:, None], 0)

@@ -25,7 +25,7 @@ import numpy as np
 
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format.footer import Footer, derived
-from parquet_bloom.format.outline import NONE, Outline, Slot, outline_of
+from parquet_bloom.format.outline import BOUNDS, NONE, Outline, Slot, outline_of
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, FLBA, Leaf
 
 KEY = "parquet_bloom"
@@ -33,7 +33,6 @@ MARK = b'"statistics_crc32":'  # in the text of every such entry; who looks for 
 WRITER = "parquet-bloom version 1"  # of statistics that were compared with the values
 _CRC, _UNCHECKED = "statistics_crc32", "unchecked"
 _COUNTS = (Slot.TYPE, Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.NULL_COUNT, Slot.NAN_COUNT)
-_BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
 LONGEST = 4096  # bytes of a bound; no writer has longer ones
 
 
@@ -95,7 +94,7 @@ def _statistics_crc(outline: Outline) -> int:
     crc = zlib.crc32(outline.rows.astype("<i8").tobytes(), crc)
     for slot in _COUNTS:
         crc = zlib.crc32(np.ascontiguousarray(outline.slots[slot], "<i8").tobytes(), crc)
-    for slot in _BOUNDS:
+    for slot in BOUNDS:
         at, length = outline.slots[slot], outline.slots[slot + 1]
         lengths = np.where(at == NONE, -1, length)
         crc = zlib.crc32(np.ascontiguousarray(lengths, "<i8").tobytes(), crc)

@@ -11,6 +11,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -26,7 +27,7 @@ from parquet_bloom.errors import (
     first_line,
 )
 from parquet_bloom.filters.tails import as_it_was
-from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outline import NONE, SPANS, Outline
 from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.rows.layouts import with_groups
@@ -196,16 +197,24 @@ def _has_grown(source: OpenFile, file: FileVersion) -> bool:
         return False
     with suppress(FileError):
         before = as_it_was(source, file.size)
-        return before is not None and before is not source and _row_groups(before.outline()) == file.row_groups
+        return before is not None and before is not source and fingerprint(before.outline()) == file.row_groups
     return False
 
 
-def _row_groups(outline: Outline) -> int:
-    """A hash of what an outline says of row groups: places, sizes and statistics."""
-    # `data` has the bytes of statistics that the slots point at.
-    found = xxhash.xxh3_128(outline.data, outline.start & (1 << 64) - 1)
-    found.update(outline.rows.tobytes())
-    found.update(outline.slots.tobytes())
+def fingerprint(outline: Outline) -> int:
+    """A hash of what an outline says of row groups: places, sizes and statistics, whoever decoded it.
+
+    A walk's spans point into the footer, those of the bindings into bytes of their own: the bytes count, not the spans.
+    """
+    found = xxhash.xxh3_128(outline.rows.tobytes())
+    slots = outline.slots.copy()
+    for slot in SPANS:
+        at, length = outline.slots[slot], outline.slots[slot + 1]
+        here = at != NONE
+        slots[slot], slots[slot + 1] = here, np.where(here, length, 0)
+        for start, size in zip(at[here].tolist(), length[here].tolist(), strict=True):
+            found.update(outline.data[start : start + size])
+    found.update(slots.tobytes())
     return found.intdigest()
 
 
@@ -251,7 +260,7 @@ def version_of(file: FileResult) -> FileVersion:
     """The version of a file that a search saw."""
     at = Location(path_of(file), file.file.filesystem, str(file.file))
     outline = file.outline if file.file.has_log else None
-    return FileVersion(at, file.size, file.version_token, None if outline is None else _row_groups(outline))
+    return FileVersion(at, file.size, file.version_token, None if outline is None else fingerprint(outline))
 
 
 def opened_same(file: FileVersion) -> OpenFile:
