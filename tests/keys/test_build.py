@@ -210,7 +210,9 @@ def test_what_a_killed_build_left_is_not_taken_for_another_column(other: str, tm
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("change", ["a file", "the columns' order", "the rate", "a torn journal", "torn runs"])
+@pytest.mark.parametrize(
+    "change", ["a file", "the columns' order", "the rate", "a torn journal", "holes", "deep", "another", "torn runs"]
+)
 def test_what_a_killed_build_left_counts_for_the_same_plan_only(change: str, tmp_path: Path) -> None:
     data, index = tmp_path / "data", tmp_path / "index"
     write_ids(data)
@@ -227,6 +229,13 @@ def test_what_a_killed_build_left_counts_for_the_same_plan_only(change: str, tmp
     elif change == "a torn journal":
         journal = index / "build/journal"
         journal.write_bytes(journal.read_bytes()[:-9])
+    elif change == "holes":  # a TiB of them behind the lines
+        os.truncate(index / "build/journal", 1 << 40)
+    elif change == "deep":
+        (index / "build/journal").write_text("[" * 100_000)
+    elif change == "another":  # lines without an end, but of another plan
+        (index / "build/journal").write_text('{"plan": "of another one"}\n' * 3)
+        os.truncate(index / "build/journal", 1 << 40)
     else:  # written after the last note
         for run in (index / "build").glob("*/*-*"):
             with run.open("ab") as out:

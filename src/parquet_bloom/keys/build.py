@@ -157,6 +157,8 @@ def _decode(
 
 # --- a build that may be killed -------------------------------------------------------------------
 
+_LONGEST_LINE = 64 << 20  # characters; of a million row groups with one column it has some 40 million
+
 
 class Journal:
     """Files whose entries are in runs, a line of JSON for some at a time. The first line names the plan of a build."""
@@ -164,7 +166,7 @@ class Journal:
     def __init__(self, folder: IndexFolder, plan: str) -> None:
         """Begin, or go on if the same plan was begun in this folder. Raises StorageError."""
         self._files = folder.files
-        lines = self._lines() if self._files.lstat(JOURNAL) is not None else []
+        lines = self._lines(plan) if self._files.lstat(JOURNAL) is not None else []
         goes_on = lines[:1] == [{"plan": plan}]
         self.steps = lines[1:] if goes_on else []
         if not goes_on:
@@ -173,11 +175,15 @@ class Journal:
         with self._files.written(JOURNAL) as out:
             out.write("".join(json.dumps(one) + "\n" for one in [{"plan": plan}, *self.steps]).encode())
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self, plan: str) -> list[dict[str, Any]]:
+        """The lines that are whole; the first one alone if it names another plan: the rest may be of any size."""
         found = []
-        with suppress(ValueError), os.fdopen(self._files.open(JOURNAL, os.O_RDONLY), encoding="utf-8") as lines:
-            for line in lines:
+        fd = self._files.open(JOURNAL, os.O_RDONLY)
+        with suppress(ValueError, RecursionError), os.fdopen(fd, encoding="utf-8") as lines:
+            while line := lines.readline(_LONGEST_LINE):
                 found.append(json.loads(line))
+                if found[0] != {"plan": plan}:
+                    break
         return found
 
     def note(self, step: dict[str, Any]) -> None:
