@@ -169,6 +169,7 @@ def test_every_engine_finds_every_stored_value(release: str, engines: Engines, t
     output = tmp_path / "out.parquet"
     (report,) = repair(OLD / f"{release}.parquet", output, sync=False).files
     columns = {one.column for one in report.wrong} | {"int64", "nan_low", "nan_high"}
+    columns -= {"decimal76"}  # Polars panics where it compares 256 bits
     found = wrong_answers(output, engines, columns)
     if release == "polars-0.16.18":
         # The headers of its pages have min and max in the order of signed bytes, too. DuckDB 2.0 skips pages by them.

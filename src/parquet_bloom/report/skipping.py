@@ -72,7 +72,7 @@ def print_checked(
         for path, groups in left.items():
             headline(path, f"{'row groups' if len(groups) > 1 else 'row group'} {ranges(groups, most)}", say)
     elif left and not everything and len(verdicts) == sum(map(len, left.values())) and not verdicts.excluded:
-        say(f"left: all {plural(len(verdicts), 'row group')} of {plural(len(of), 'file')}; --all has a line a file")
+        say(f"left: all {plural(len(verdicts), 'row group')} of {plural(len(of), 'file')}")
     elif left:
         say(f"left: {plural(sum(map(len, left.values())), 'row group')} in {len(left):,} of {plural(len(of), 'file')}")
         shown = list(left.items()) if everything else list(left.items())[:_FILES_SHOWN]

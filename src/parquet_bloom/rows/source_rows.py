@@ -312,8 +312,7 @@ class FileRows:
         try:
             kept = self._opened.get(id(found))
             with OpenFile(found) if kept is None else nullcontext(kept) as source:
-                if not any(one.file is found for one in self._known()):
-                    source.outline()  # what is wrong with the file is said by us, not by pyarrow
+                source.outline()  # what is wrong with the file is said by us; and an append cut short is passed over
                 with source.arrow_file() as file:
                     return pq.read_schema(file)
         except PYARROW_ERRORS as error:
