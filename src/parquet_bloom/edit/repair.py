@@ -34,8 +34,8 @@ from parquet_bloom.filters.wrong_statistics import (
     has_bounds,
     right_nulls,
 )
-from parquet_bloom.format.compact_tree import ColumnChunkId, StatisticsId
-from parquet_bloom.format.edits import FooterEdit, Moves, StatisticsChanges, edit_footer
+from parquet_bloom.format.compact_tree import StatisticsId
+from parquet_bloom.format.edits import COLUMN_INDEX, PAGE_INDEXES, FooterEdit, Moves, StatisticsChanges, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer, decode_footer
 from parquet_bloom.format.outline import outline_of
 from parquet_bloom.format.provenance import repair_tails, tail_facts
@@ -208,9 +208,6 @@ class RepairRequest:
 
 # --- the edit -------------------------------------------------------------------------------------
 
-_COLUMN_INDEX = (ColumnChunkId.column_index_offset, ColumnChunkId.column_index_length)
-_BOTH_INDEXES = (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length, *_COLUMN_INDEX)
-
 
 def mended(footer: Footer, compared: Compared) -> FooterEdit:
     """The edit that makes statistics right."""
@@ -224,9 +221,9 @@ def mended(footer: Footer, compared: Compared) -> FooterEdit:
             continue
         key = one.row_group, columns[one.column]
         if one.statistic.startswith("offset_index"):
-            indexes[key] = _BOTH_INDEXES
+            indexes[key] = PAGE_INDEXES
         elif one.statistic.startswith("column_index"):
-            indexes.setdefault(key, _COLUMN_INDEX)
+            indexes.setdefault(key, COLUMN_INDEX)
         else:
             statistics[key] = {}
     for key, truth in compared.truth.items():
@@ -234,7 +231,7 @@ def mended(footer: Footer, compared: Compared) -> FooterEdit:
         if truth.nans and has_bounds(stated):
             statistics[key] = {}
         if truth.nans and footer.chunk(*key).column_index_offset:
-            indexes.setdefault(key, _COLUMN_INDEX)
+            indexes.setdefault(key, COLUMN_INDEX)
         if key in statistics:
             statistics[key] = _changes(footer, key, truth)
     return FooterEdit(statistics=statistics, indexes=indexes, num_rows=num_rows)

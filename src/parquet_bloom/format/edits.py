@@ -279,12 +279,8 @@ def _write_texts(meta: Any, changes: PairChanges) -> None:
         statistics.drop(DRAFT_FILTER_FIELD)
 
 
-_PAGE_INDEXES = (
-    ColumnChunkId.offset_index_offset,
-    ColumnChunkId.offset_index_length,
-    ColumnChunkId.column_index_offset,
-    ColumnChunkId.column_index_length,
-)
+COLUMN_INDEX = (ColumnChunkId.column_index_offset, ColumnChunkId.column_index_length)
+PAGE_INDEXES = (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length, *COLUMN_INDEX)
 
 
 def _change_statistics(meta: Any, changes: StatisticsChanges) -> None:
@@ -301,7 +297,7 @@ def _bare(root: Node) -> None:
     _put(root, FileMetaDataId.num_rows, None)
     for group in _structs(root, FileMetaDataId.row_groups):
         for chunk in _structs(group, RowGroupId.columns):
-            for number in _PAGE_INDEXES:
+            for number in PAGE_INDEXES:
                 _put(chunk, number, None)
             if isinstance(meta := _get(chunk, ColumnChunkId.meta_data), Node):
                 _put(meta, ColumnMetaDataId.statistics, None)

@@ -205,7 +205,7 @@ class Scan:
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
         opened = self._search.opened
-        own = FileRows(found.files, self.keys, self.filesystem, lambda: self._opened, opened, self._known)
+        own = FileRows(found.files, self.keys, self.filesystem, lambda: self._opened, opened)
         self._rows: SourceRows = TableRows(found.snapshot, opened) if found.has_log else own
 
     def __repr__(self) -> str:
@@ -245,9 +245,6 @@ class Scan:
     def _opened(self) -> list[FileResult]:
         """Those that were opened."""
         return [one for one in self._parts if isinstance(one, FileResult) and one.decision is not None]
-
-    def _known(self) -> list[FileResult]:
-        return self._opened if "_parts" in self.__dict__ else []
 
     def _searched(self) -> list[FileResult | UnopenedFiles]:
         return self._searched_in(self._search)

@@ -274,16 +274,14 @@ class FileRows:
         filesystem: Any,
         searched: Callable[[], Sequence[FileResult]],
         opened: Mapping[int, OpenFile] = MappingProxyType({}),
-        known: Callable[[], Sequence[FileResult]] = tuple,
     ) -> None:
         """Make them.
 
         searched  the files of which rows may be read, which are searched then
         opened    those that a search has kept open, by id(DataFile)
-        known     the same as `searched`, or none as long as there was no search
         """
         self._files, self._keys, self._opened = files, keys, opened
-        self._searched, self._known = searched, known
+        self._searched = searched
         self.pages = PagesRead()
         self._noted = False
         self._wider: dict[str, DataFile] = {}  # columns whose type is wider than the first file's -> the file
