@@ -202,7 +202,7 @@ def _has_grown(source: OpenFile, file: FileVersion) -> bool:
 
 
 def fingerprint(outline: Outline) -> int:
-    """A hash of what an outline says of row groups: places, sizes and statistics, whoever decoded it.
+    """A hash of what an outline says of row groups: places, sizes and statistics, by a walk or by the bindings.
 
     A walk's spans point into the footer, those of the bindings into bytes of their own: the bytes count, not the spans.
     """
