@@ -218,6 +218,25 @@ def test_errors_of_a_storage_are_one_line(store: ObjectStore, capsys: pytest.Cap
         assert "tests-secret" not in told
 
 
+def test_threads_leave_each_other_what_they_fetched(store: ObjectStore, big: bytes) -> None:
+    store.put("data/x.parquet", big)
+    with OpenFile("data/x.parquet", store.filesystem) as source:
+        source.prefetch([(1000, 500)])
+        other = threading.Thread(target=source.prefetch, args=([(9000, 500)],))
+        other.start()
+        other.join()
+        store.wire.clear()
+        assert source.read(1100, 100) == big[1100:1200]
+        assert source.read(9100, 100) == big[9100:9200]
+        assert store.wire.requests == []
+        source.prefetch([(5000, 500)])
+        store.wire.clear()
+        source.read(1100, 100)
+        assert [request.kind for request in store.wire.requests] == ["GET"], "a thread keeps one call's ranges"
+        source.forget()
+        assert source.bytes_kept == 0
+
+
 def test_one_call_has_one_file_system(store: ObjectStore, tmp_path: Path, small: bytes) -> None:
     store.put("data/x.parquet", small)
     with pytest.raises(RequestError, match="different file systems"):

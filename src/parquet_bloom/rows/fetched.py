@@ -25,7 +25,7 @@ from weakref import WeakSet, ref
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline, extents_in
 from parquet_bloom.rows.layouts import chunk_by_chunk, own_leaves
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_same, version_of
@@ -106,8 +106,7 @@ class FetchedFile(FileObject):
     def release(self) -> None:
         """Forget what was fetched."""
         self.end()
-        with suppress(ParquetBloomError):
-            self.source.prefetch([])
+        self.source.forget()
         if not self._kept:
             self.source.close()
 

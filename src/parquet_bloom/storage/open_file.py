@@ -118,7 +118,7 @@ class OpenFile:
         self._footer_data: tuple[bytes, int] | None = None
         self._renewals = 0
         self._counting = threading.Lock()
-        self._held: list[tuple[int, bytes]] = []
+        self._held: dict[int, list[tuple[int, bytes]]] = {}  # by thread: each drops its own alone
         self._tail: list[tuple[int, bytes]] = []
         self._store = store_of(self.location)
         pins: dict[str, object] | None = getattr(self.location, "pins", None)
@@ -221,7 +221,7 @@ class OpenFile:
     @property
     def bytes_kept(self) -> int:
         """Bytes of the file that are in memory."""
-        return sum(len(data) for kept in (self._tail, self._held) for _, data in kept)
+        return sum(len(data) for kept in (self._tail, *list(self._held.values())) for _, data in kept)
 
     @property
     def is_whole_in_memory(self) -> bool:
@@ -361,20 +361,26 @@ class OpenFile:
         ]
 
     def prefetch(self, ranges: Iterable[Range]) -> None:
-        """Read ranges of a remote file side by side, and keep them for `read` until a call for others."""
+        """Read ranges of a remote file side by side, and keep them for `read` until this thread calls for others."""
         if not self.is_remote:
             return
         inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
         if inside and all(self._from_memory(o, n) is not None for o, n in inside):
             return
-        self._held = []
+        mine = threading.get_ident()
+        self._held.pop(mine, None)
         inside = [(o, n) for o, n in inside if self._from_memory(o, n) is None]  # not in its end
         whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in joined(inside, REMOTE_GAP, REMOTE_MOST)]
-        self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
+        if whole:
+            self._held[mine] = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
+
+    def forget(self) -> None:
+        """Give up what any thread prefetched."""
+        self._held.clear()
 
     def _from_memory(self, offset: int, length: int) -> bytes | None:
         footer = [] if self._footer_data is None else [(self._footer_data[1], self._footer_data[0])]
-        for held in (self._tail, self._held, footer):
+        for held in (self._tail, *list(self._held.values()), footer):
             at = bisect_right(held, offset, key=lambda block: block[0]) - 1
             if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
                 start = offset - held[at][0]
