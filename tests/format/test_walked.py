@@ -11,7 +11,9 @@ from support.corpus import FIXTURES, corpus_file, footer_bytes, footer_files
 from support.naive import made_footer
 
 import parquet_bloom
+from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
 from parquet_bloom.errors import LimitError
+from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC, Footer, decode_footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.outlines import walk_outline
@@ -88,6 +90,39 @@ def test_the_footer_of_one_column_is_the_same_for_pyarrow(name):
     footer = decode_footer(data, FAR)
     for leaf in footer.leaves:
         assert shown(one_column(walked(data), leaf)) == shown(one_column(footer, leaf))
+
+
+@pytest.mark.parametrize("encodings", [[0, 3], [-(1 << 31)], [0] * 15, []])
+def test_the_footer_of_one_column_has_the_numbers_of_each_row_group(encodings):
+    """Numbers of every length, dictionaries in some row groups, and encodings that look like a number's place."""
+    numbers = [1, 127, 128, 1 << 20, 1 << 40, (1 << 62) + 5]
+    groups = []
+    for at, number in enumerate(numbers):
+        meta = ColumnMetaData(
+            type=2, encodings=encodings, path_in_schema=["id"], codec=at % 2, num_values=number,
+            total_uncompressed_size=number + 1, total_compressed_size=number + 2, data_page_offset=number + 3,
+            dictionary_page_offset=number + 4 if at % 3 else None,
+        )  # fmt: skip
+        groups.append(RowGroup([ColumnChunk(file_offset=0, meta_data=meta)], total_byte_size=0, num_rows=number + 5))
+    schema = [SchemaElement(name="s", num_children=1), SchemaElement(name="id", type=2, repetition_type=0)]
+    data = compact.encode(FileMetaData(1, schema, 7, groups, created_by="x"))
+    if encodings and encodings[0] < 0:  # a varint of ten bytes, the largest there is
+        (old,) = {compact.encode(ColumnMetaData(encodings=encodings))[2:-1]}
+        data = data.replace(old, b"\xff" * 9 + b"\x01")
+    footer = walked(data)
+    assert footer is not None
+    made = one_column(footer, footer.leaves[0])
+    if encodings and encodings[0] < 0:
+        made = made.replace(b"\xff" * 9 + b"\x01", old)
+    found = compact.decode(FileMetaData, made)[0]
+    for group, number in zip(found.row_groups, numbers, strict=True):
+        meta = group.columns[0].meta_data
+        sizes = meta.num_values, meta.total_uncompressed_size, meta.total_compressed_size, meta.data_page_offset
+        assert (*sizes, group.num_rows) == (number, number + 1, number + 2, number + 3, number + 5)
+        assert meta.encodings == encodings
+    had = [group.columns[0].meta_data.dictionary_page_offset for group in groups]
+    assert [group.columns[0].meta_data.dictionary_page_offset for group in found.row_groups] == had
+    assert [group.columns[0].meta_data.codec for group in found.row_groups] == [0, 1] * 3
 
 
 @pytest.fixture

@@ -208,36 +208,7 @@ def walks(rng: random.Random, at_end: bool) -> None:
     assert found is None or plain is None or np.array_equal(found.slots, plain.slots)
 
 
-def edits(rng: random.Random, at_end: bool) -> None:
-    """The edit of footers, whole and wrong, by the code that calls it; what it writes into is guarded too."""
-    from targets import footers, random_edit
-    from thrift_bytes import flipped, mutated
-
-    from parquet_bloom.format import edits
-    from parquet_bloom.kernels import compact_edit
-
-    data = rng.choice(footers())
-    if len(data) > 3000 and rng.random() < 0.8:
-        return
-    data = data if rng.random() < 0.4 else mutated(data, rng) if rng.random() < 0.7 else flipped(data, rng)
-    edit, kept = random_edit(rng), compact_edit.edit
-
-    def guarded(*arguments: Any) -> Any:
-        copies = [GUARD.array(a, at_end) if isinstance(a, np.ndarray) else a for a in arguments]
-        result = kept(*copies)
-        arguments[-1][:] = copies[-1]
-        return result
-
-    plain = edits._edit_compiled(data, edit)
-    compact_edit.edit = guarded
-    try:
-        found = edits._edit_compiled(data, edit)
-    finally:
-        compact_edit.edit = kept
-    assert found == plain
-
-
-KINDS = (hashes, filters, asking, walks, edits)
+KINDS = (hashes, filters, asking, walks)
 
 
 def main() -> None:

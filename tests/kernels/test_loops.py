@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquet_bloom.format import edits
 from parquet_bloom.kernels import block, loops, native
 from parquet_bloom.kernels import hashes as plain_hashes
 
@@ -162,26 +161,3 @@ def test_a_process_takes_numba_once_the_slow_way_has_cost_it_enough() -> None:
 def test_hashes_that_no_library_has_cost_more() -> None:
     cost = plain_hashes._one_by_one_ns
     assert cost("hive64", 1000, 100_000) > 10 * cost("xxh64", 1000, 100_000)
-
-
-FOOTERS = """
-import sys
-from parquet_bloom.format.edits import FooterEdit, edit_footer
-import pyarrow as pa, pyarrow.parquet as pq
-out = pa.BufferOutputStream()
-pq.write_table(pa.table({"id": range(100)}), out, row_group_size=10)
-file = out.getvalue().to_pybytes()
-data = file[-8 - int.from_bytes(file[-8:-4], "little") : -8]
-edit = FooterEdit(filter_ranges={(group, 0): (4 + group, 32) for group in range(10)})
-loop, found, n = "parquet_bloom.kernels.compact_edit", set(), 0
-while loop not in sys.modules and n < 1000:
-    found.add(edit_footer(data, edit))
-    n += 1
-print(n, len(data), len(found))
-"""
-
-
-def test_many_small_footers_take_the_loop_that_one_large_one_takes() -> None:
-    n, length, footers = map(int, run(FOOTERS).split())
-    assert footers == 1, "the loop writes what the tree wrote"
-    assert n == int(loops.ALLOWED_NS / (edits._TREE_NS * length)) + 1, "they cost as much as numba"

@@ -119,6 +119,8 @@ def _zigzag(value: int) -> bytes:
 
 def skip(data: bytes, at: int, wire: int, depth: int = 0) -> int:
     """Find where the value that starts at `at` ends."""
+    if I16 <= wire <= I64 and at < len(data) and data[at] < 0x80:  # most values of a footer
+        return at + 1
     if depth > _MAX_DEPTH:
         raise FooterError(f"Thrift values nested deeper than {_MAX_DEPTH} at byte {at}")
     if wire in (TRUE, FALSE):

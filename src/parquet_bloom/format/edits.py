@@ -1,8 +1,7 @@
 """Edits of a footer or a page index that keep all they do not understand.
 
-One edit, two ways to carry it out: through the generic tree, which keeps a later version's fields, extension
-field 32767, unknown union members and odd orders; and for the row groups of large footers through a compiled
-loop (format.walked), which gives up where anything is odd. The result does not tell which one did it.
+The generic tree (format.compact_tree) keeps a later version's fields, extension field 32767, unknown union members
+and odd orders.
 
 Which fields hold absolute offsets: docs/formats.md section 6, repeated at `_move_chunk` below.
 """
@@ -36,7 +35,6 @@ from parquet_bloom.format.compact_tree import (
     Template,
     parse,
 )
-from parquet_bloom.kernels.loops import compiled
 
 
 def _template(in_meta_data: Template) -> Template:
@@ -49,7 +47,6 @@ _FOOTER = _template({})
 _WITH_TEXTS = _template({ColumnMetaDataId.key_value_metadata: {}, ColumnMetaDataId.statistics: {}})
 _OFFSET_INDEX: Template = {OffsetIndexId.page_locations: {}}
 EXTENSION = 32767  # the id that parquet-format reserves for extensions (its page BinaryProtocolExtensions)
-_TREE_NS = 300.0  # of the tree, for a byte
 PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
 StatisticsChanges = Mapping[int, int | bytes | None]
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
@@ -142,7 +139,7 @@ class FooterEdit:
 
     @property
     def is_of_filters(self) -> bool:
-        """Whether nothing changes but what the compiled loop knows."""
+        """Whether nothing changes below a chunk's metadata."""
         return not (self.texts or self.statistics or self.indexes or self.num_rows is not None or self.bare)
 
 
@@ -338,35 +335,9 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
     Raises FooterError where the bytes are not Thrift, or not what the format has where the edit goes.
     """
-    if edit.is_of_filters and compiled(_TREE_NS * len(data)):
-        edited = _edit_compiled(data, edit)
-        if edited is not None:
-            return edited
     node, used = parse(data, _FOOTER if edit.is_of_filters else _WITH_TEXTS)
     _apply(node, edit)
     return node.encode() + data[used:]
-
-
-def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
-    """Edit the row groups by the compiled loop; None where that meets anything it does not expect."""
-    from parquet_bloom.format.walked import edited_row_groups
-
-    try:
-        found = edited_row_groups(
-            data, edit.filter_ranges, edit.index_lengths, edit.moves.positions if edit.moves else [], edit.moves.totals
-        )
-        if found is None:
-            return None
-        start, groups, end = found
-        # The tree begins behind the row groups, and the first id there counts from theirs. A field of a smaller id is
-        # a second opinion on what stands before: only the tree of the whole footer knows what becomes of that.
-        rest, used = parse(data, {FileMetaDataId.key_value_metadata: {}}, end, last=FileMetaDataId.row_groups)
-        if any(f.id <= FileMetaDataId.row_groups for f in rest.fields):
-            return None
-        _edit_key_values(rest, edit)
-    except FooterError:  # the tree says what is wrong, and where
-        return None
-    return b"".join((data[:start], groups, rest.encode(FileMetaDataId.row_groups), data[used:]))
 
 
 def move_offset_index(data: bytes, moves: Moves) -> bytes:

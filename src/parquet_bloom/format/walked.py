@@ -1,17 +1,13 @@
-"""A footer read and edited without an object for each row group and column chunk, for files that have very many.
+"""A footer read without an object for each row group and column chunk, for files that have very many.
 
-    FileMetaData  [1] [2] [3] | [4 row groups] | [5 key-values] ...
-                              ^ start           ^ end
-
-A hundred thousand row groups take the tree, or the bindings, seconds; the loop takes 0.02 s.
+A hundred thousand row groups take the bindings a second; the loop takes 0.02 s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,39 +40,7 @@ from parquet_bloom.format.footer import MAGIC, ChunkKey, ColumnChunks, Footer, d
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
 
-_ROW_GROUP, _CHUNK, _META = range(3)  # kinds of struct in the loops' tables
-_OFFSET, _LENGTH, _INDEX_LENGTH = range(3)  # slots of what is set
-_MOVED = {  # the absolute offsets, as in format.edits; the filter's own has an action of its own
-    _ROW_GROUP: (RowGroupId.file_offset,),
-    _CHUNK: (ColumnChunkId.file_offset, ColumnChunkId.offset_index_offset, ColumnChunkId.column_index_offset),
-    _META: (
-        ColumnMetaDataId.data_page_offset,
-        ColumnMetaDataId.index_page_offset,
-        ColumnMetaDataId.dictionary_page_offset,
-    ),
-}
-_MOVED_FIELDS = 8  # of a chunk, its filter's offset and its row group's share of one among them
-
-Keys = Mapping[tuple[int, int], tuple[int, int | None] | None]
-
-
-@lru_cache(1)
-def _edit_actions() -> NDArray[np.int64]:
-    """The loop's table, from the field ids and types of parquet.thrift."""
-    from parquet_bloom.kernels import compact_edit as k
-    from parquet_bloom.kernels.compact_walk import FIELDS
-
-    table = np.zeros((3, FIELDS, 3), np.int64)
-    for kind, ids in _MOVED.items():
-        for id in ids:
-            table[kind, id] = k.MOVE, 0, I64
-    table[_ROW_GROUP, RowGroupId.columns] = k.OUTER, _CHUNK, LIST
-    table[_CHUNK, ColumnChunkId.meta_data] = k.ENTER, _META, STRUCT
-    table[_CHUNK, ColumnChunkId.offset_index_length] = k.SET, _INDEX_LENGTH, I32
-    # The offset of a filter that stays moves with the bytes; that of a new one is set, and does not move.
-    table[_META, ColumnMetaDataId.bloom_filter_offset] = k.MOVE_OR_SET, _OFFSET, I64
-    table[_META, ColumnMetaDataId.bloom_filter_length] = k.SET, _LENGTH, I32
-    return table
+_ROW_GROUP, _CHUNK, _META = range(3)  # kinds of struct in the loop's table
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,80 +74,6 @@ def span_of_row_groups(data: bytes) -> RowGroupsSpan:
             return RowGroupsSpan(at, value, first, count if wire == LIST and kind == STRUCT else 0)
         at, last = compact_walk.end_of(view, value, wire), id
     return RowGroupsSpan(0, 0, 0, 0)
-
-
-def edited_row_groups(
-    data: bytes,
-    filter_ranges: Keys,
-    index_lengths: Mapping[tuple[int, int], int],
-    positions: Sequence[int],
-    totals: Sequence[int],
-) -> tuple[int, bytes, int] | None:
-    """Edit the list of row groups of a footer.
-
-    filter_ranges, index_lengths  see format.edits.FooterEdit
-    positions, totals      the steps of format.edits.Moves
-    returns                where the list starts in data, its new bytes, and where it ends in data; None where the
-                           footer is not as most are. Raises FooterError where it is cut off
-    """
-    from parquet_bloom.kernels import compact_edit
-
-    view = np.frombuffer(data, np.uint8)
-    span = span_of_row_groups(data)
-    if not span.count:
-        return None
-    n_groups, first, value = span.count, span.first, span.start
-    n_columns = _elements(data, first)
-    if n_columns is None or n_groups * n_columns > len(data):
-        return None
-    filled = _values(filter_ranges, index_lengths, n_groups, n_columns)
-    if filled is None:
-        return None
-    values, n_set = filled
-    # The loop writes without a check, so `out` has room for the longest result: every byte from the first row group
-    # on, and a whole new field for each one that is set, and where bytes move for each offset that may grow.
-    room = len(data) - first + compact_edit.FIELD_BYTES * (n_set + 1)
-    if positions:
-        room += compact_edit.FIELD_BYTES * _MOVED_FIELDS * n_groups * (n_columns + 1)
-    out = np.empty(room, np.uint8)
-    steps = np.array(positions, np.int64), np.array(totals[: len(positions)], np.int64)
-    end, length = compact_edit.edit(view, first, n_groups, _edit_actions(), values, *steps, out)
-    return None if end < 0 else (value, data[value:first] + out[:length].tobytes(), int(end))
-
-
-def _elements(data: bytes, at: int) -> int | None:
-    """How many column chunks the row group has that begins at `at`; None where that is not its first field."""
-    header = field_header(data, at, 0)
-    if header is None or header[:2] != (RowGroupId.columns, LIST):
-        return None
-    return list_header(data, header[2])[0]
-
-
-def _values(
-    filter_ranges: Keys, index_lengths: Mapping[tuple[int, int], int], n_groups: int, n_columns: int
-) -> tuple[NDArray[np.int64], int] | None:
-    """The slots of what is set, and how many; None where a key names no chunk of this footer."""
-    from parquet_bloom.kernels.compact_edit import DROP, KEEP
-
-    values = np.full((3, n_groups, n_columns), KEEP, np.int64)
-    where = _indices(filter_ranges, n_groups, n_columns)
-    other = _indices(index_lengths, n_groups, n_columns)
-    if where is None or other is None:
-        return None
-    pairs = [(DROP, DROP) if p is None else (p[0], DROP if p[1] is None else p[1]) for p in filter_ranges.values()]
-    values[_OFFSET][where], values[_LENGTH][where] = np.array(pairs, np.int64).reshape(-1, 2).T
-    values[_INDEX_LENGTH][other] = np.fromiter(index_lengths.values(), np.int64, len(index_lengths))
-    return values, 2 * len(filter_ranges) + len(index_lengths)
-
-
-def _indices(
-    keys: Mapping[tuple[int, int], object], n_groups: int, n_columns: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    flat = np.fromiter(chain.from_iterable(keys), np.int64, 2 * len(keys)).reshape(-1, 2)
-    groups, columns = flat[:, 0], flat[:, 1]
-    if len(flat) and (flat.min() < 0 or groups.max() >= n_groups or columns.max() >= n_columns):
-        return None
-    return groups, columns
 
 
 # --- all columns ----------------------------------------------------------------------------------
@@ -445,75 +335,92 @@ def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
     return RowGroup(columns=[column], total_byte_size=0, num_rows=group.num_rows or 0)
 
 
-# --- the same without objects: equal row groups without numbers, into which the numbers are put -----
+# --- the same without objects: equal row groups, and the numbers written over places of one length ------------------
+#
+# A varint may be longer than its number needs: of seven bits a byte, each but the last with its eighth bit set. So row
+# groups with equal encodings have equal bytes but for the numbers, which numpy writes into all of them at once.
 
 _NO_ENCODINGS = bytes([I32])  # an empty list of i32
 _ELEMENT_TYPE = 0x0F  # the bits of a list's first byte that name the type of its elements
-# Slots of the numbers that are put in.
-_NUM_ROWS, _TYPE, _CODEC, _NUM_VALUES, _UNCOMPRESSED, _COMPRESSED, _DATA_PAGE, _DICTIONARY = range(8)
-
-
-@lru_cache(1)
-def _column_actions() -> NDArray[np.int64]:
-    from parquet_bloom.kernels import compact_edit as k
-    from parquet_bloom.kernels.compact_walk import FIELDS
-
-    table = np.zeros((3, FIELDS, 3), np.int64)
-    table[_ROW_GROUP, RowGroupId.columns] = k.OUTER, _CHUNK, LIST
-    table[_ROW_GROUP, RowGroupId.num_rows] = k.SET, _NUM_ROWS, I64
-    table[_CHUNK, ColumnChunkId.meta_data] = k.ENTER, _META, STRUCT
-    for id, slot, wire in (
-        (ColumnMetaDataId.type, _TYPE, I32),
-        (ColumnMetaDataId.codec, _CODEC, I32),
-        (ColumnMetaDataId.num_values, _NUM_VALUES, I64),
-        (ColumnMetaDataId.total_uncompressed_size, _UNCOMPRESSED, I64),
-        (ColumnMetaDataId.total_compressed_size, _COMPRESSED, I64),
-        (ColumnMetaDataId.data_page_offset, _DATA_PAGE, I64),
-        (ColumnMetaDataId.dictionary_page_offset, _DICTIONARY, I64),
-    ):
-        table[_META, id] = k.SET, slot, wire
-    return table
+_VARINT = 10  # bytes that any number of 64 bits fits into
+_PLACE = -(1 << 63)  # its varint takes all ten bytes, and no byte of a template is like them
+_PLACE_BYTES = b"\xff" * (_VARINT - 1) + b"\x01"
 
 
 def _row_groups(footer: WalkedFooter, leaf: Leaf, names: list[str]) -> bytes:
-    from parquet_bloom.kernels import compact_edit
-
-    n, slots, details = footer.n_row_groups, footer.slots[:, :, leaf.index], footer.details[:, :, leaf.index]
-    values = np.empty((8, n, 1), np.int64)
-    values[_NUM_ROWS, :, 0] = footer.rows
-    values[_TYPE, :, 0] = np.where(slots[Slot.TYPE] == INT96, FLBA, slots[Slot.TYPE])
-    values[_CODEC, :, 0] = np.where(details[CODEC] == NONE, 0, details[CODEC])
-    values[_UNCOMPRESSED, :, 0] = np.where(details[UNCOMPRESSED_SIZE] == NONE, 0, details[UNCOMPRESSED_SIZE])
-    values[_NUM_VALUES, :, 0], values[_COMPRESSED, :, 0] = slots[Slot.NUM_VALUES], slots[Slot.COMPRESSED_SIZE]
-    values[_DATA_PAGE, :, 0] = slots[Slot.DATA_PAGE]
-    # compact_edit.KEEP is NONE: a field that is not there stays away.
+    slots, details = footer.slots[:, :, leaf.index], footer.details[:, :, leaf.index]
     dictionary = slots[Slot.DICTIONARY_PAGE]
-    values[_DICTIONARY, :, 0] = np.where(dictionary < len(MAGIC), NONE, dictionary)
-    # First every row group without its numbers. Its bytes depend on its encodings alone, and files have few lists of
-    # these, so each kind is encoded once.
-    bare_of: dict[bytes, bytes] = {}
-    bare_groups = []
-    for at, length in zip(details[ENCODINGS].tolist(), details[ENCODINGS + 1].tolist(), strict=True):
+    numbers = np.stack(  # in the order of the template's fields
+        [
+            slots[Slot.NUM_VALUES],
+            np.where(details[UNCOMPRESSED_SIZE] == NONE, 0, details[UNCOMPRESSED_SIZE]),
+            slots[Slot.COMPRESSED_SIZE],
+            slots[Slot.DATA_PAGE],
+            dictionary,
+            np.array(footer.rows, np.int64),
+        ],
+        axis=1,
+    )
+    has_dictionary = dictionary >= len(MAGIC)
+    types = np.where(slots[Slot.TYPE] == INT96, FLBA, slots[Slot.TYPE])
+    codecs = np.where(details[CODEC] == NONE, 0, details[CODEC])
+    # Row groups of one kind, of which files have few, have one template.
+    kinds: dict[tuple[bytes, int, int, bool], list[int]] = {}
+    for group, (at, length, *rest) in enumerate(
+        zip(
+            details[ENCODINGS].tolist(), details[ENCODINGS + 1].tolist(),
+            types.tolist(), codecs.tolist(), has_dictionary.tolist(), strict=True,
+        )
+    ):  # fmt: skip
         encodings = footer.data[at : at + length] if at != NONE else _NO_ENCODINGS
         if encodings[0] & _ELEMENT_TYPE != I32:
             encodings = _NO_ENCODINGS
-        if encodings not in bare_of:
-            bare_of[encodings] = _bare(encodings, names)
-        bare_groups.append(bare_of[encodings])
-    # Then the loop puts the numbers in, as fields that were not there. No byte moves.
-    data = np.frombuffer(b"".join(bare_groups), np.uint8)
-    out = np.empty(len(data) + len(values) * n * compact_edit.FIELD_BYTES, np.uint8)
-    no_steps = np.empty(0, np.int64)
-    end, size = compact_edit.edit(data, 0, n, _column_actions(), values, no_steps, no_steps, out)
-    assert end == len(data)
-    return out[:size].tobytes()
+        kinds.setdefault((encodings, *rest), []).append(group)
+    written: list[bytes] = [b""] * footer.n_row_groups
+    for (encodings, type_, codec, with_dictionary), groups in kinds.items():
+        template, places = _template(encodings, type_, codec, with_dictionary, names)
+        columns = [0, 1, 2, 3, 4, 5] if with_dictionary else [0, 1, 2, 3, 5]
+        for group, data in zip(groups, _filled(template, places, numbers[groups][:, columns]), strict=True):
+            written[group] = data
+    return b"".join(written)
 
 
-def _bare(encodings: bytes, names: list[str]) -> bytes:
-    """A row group of one column chunk that has only what is no number; encodings as they lie in a footer."""
-    empty = ColumnChunk(file_offset=0, meta_data=ColumnMetaData(encodings=[], path_in_schema=names))
-    data = compact.encode(RowGroup(columns=[empty], total_byte_size=0))
-    # Without a type, field 1, the list of encodings is the first field of its struct, and no bytes before it are
-    # the same two.
-    header = first_field(ColumnMetaDataId.encodings, LIST)
-    return data.replace(header + _NO_ENCODINGS, header + encodings, 1)
+def _filled(template: bytes, places: list[int], numbers: NDArray[np.int64]) -> list[bytes]:
+    """The template once for each row of numbers, int64[rows, places], with its places taken by them."""
+    rows = np.tile(np.frombuffer(template, np.uint8), (len(numbers), 1))
+    shifts = np.arange(0, 7 * _VARINT, 7, dtype=np.uint64)
+    more = np.array([0x80] * (_VARINT - 1) + [0], np.uint8)
+    for at, column in zip(places, numbers.T, strict=True):
+        zigzag = (column.astype(np.uint64) << np.uint64(1)) ^ (column >> 63).astype(np.uint64)
+        rows[:, at : at + _VARINT] = ((zigzag[:, None] >> shifts) & np.uint64(0x7F)).astype(np.uint8) | more
+    size = len(template)
+    data = rows.tobytes()
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def _template(
+    encodings: bytes, type_: int, codec: int, with_dictionary: bool, names: list[str]
+) -> tuple[bytes, list[int]]:
+    """A row group of one column chunk, encodings as they lie in a footer; and where its numbers go."""
+    meta = ColumnMetaData(
+        type=type_,
+        encodings=[],
+        path_in_schema=names,
+        codec=codec,
+        num_values=_PLACE,
+        total_uncompressed_size=_PLACE,
+        total_compressed_size=_PLACE,
+        data_page_offset=_PLACE,
+        dictionary_page_offset=_PLACE if with_dictionary else None,
+    )
+    chunk = ColumnChunk(file_offset=0, meta_data=meta)
+    data = compact.encode(RowGroup(columns=[chunk], total_byte_size=0, num_rows=_PLACE))
+    # The list of encodings stands behind the type. It is put in last: a file's bytes may look like a place.
+    before = compact.encode(ColumnMetaData(type=type_, encodings=[]))[: -len(_NO_ENCODINGS + STOP)]
+    at = data.index(before) + len(before)
+    longer = len(encodings) - len(_NO_ENCODINGS)
+    places, start = [], 0
+    while (start := data.find(_PLACE_BYTES, start)) >= 0:
+        places.append(start + longer)
+        start += _VARINT
+    return data[:at] + encodings + data[at + len(_NO_ENCODINGS) :], places

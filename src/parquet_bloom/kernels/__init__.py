@@ -50,7 +50,6 @@ _LOADED_LATE = (
     "numba",
     "parquet_bloom.kernels.native",
     "parquet_bloom.kernels.compact_walk",
-    "parquet_bloom.kernels.compact_edit",
     "parquet_bloom.filters.ask_kernel",
 )
 

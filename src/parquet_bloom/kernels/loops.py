@@ -3,8 +3,7 @@
 Without it xxhash and mmh3 hash value by value (kernels.hashes), and numpy inserts and looks up (kernels.block). Both
 give the same bits. The compiled loops are 5 to 100 times faster. But loading numba and a few kernels takes some
 0.4 s, and compiling them for the first time seconds. So a process begins without, and changes over once that has
-cost it half as long: some 0.9 million numbers that are hashed and inserted. What else is slow without numba, as the
-edit of a footer, counts here too.
+cost it half as long: some 0.9 million numbers that are hashed and inserted.
 """
 
 from __future__ import annotations
