@@ -78,7 +78,7 @@ def test_rows_by_pages_of_every_writer(name: str) -> None:
 def test_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above reads by pages: most files of fixtures/ have columns that are."""
     counted: list[int] = []
-    monkeypatch.setattr(PagesRead, "add", lambda self, pages: counted.append(len(pages.pages)))
+    monkeypatch.setattr(PagesRead, "add", lambda self, pages, n_bytes: counted.append(len(pages.chosen)))
     path = corpus_file("pyarrow/trace_ids.parquet")
     table = whole(path)
     assert table is not None

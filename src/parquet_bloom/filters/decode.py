@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import PageType
-from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
-from parquet_bloom.format.compact import PageHead, page_head
+from parquet_bloom.errors import DamagedFileError, LimitError, first_line, parameter
+from parquet_bloom.filters.page_places import page_headers
 from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.forms import BATCH_ROWS
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
@@ -47,9 +47,7 @@ from parquet_bloom.storage.open_file import OpenFile
 # that pyarrow may understand and we do not is refused. Of files on other storages only small chunks are looked at, as
 # each header costs a request.
 
-_HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20  # read first, and at most: a header may hold statistics
 _REMOTE_MOST = 1 << 20  # bytes of a chunk on another storage whose page headers are read
-_SHORT, _SHORT_BY = "parquet-mr", 100  # old ones did not count a dictionary's header as part of its chunk: PARQUET-816
 
 
 @dataclass(slots=True)
@@ -72,10 +70,7 @@ def page_sizes(
 ) -> PageSizes | None:
     """Walk over the page headers of a chunk; None where they are not read.
 
-    where       "row group 3, column id", for the error
-    extent      where the pages lie, start and end; num_values of the chunk: readers stop there
-    created_by  of the footer: pyarrow reads on behind the end of old writers' chunks
-    Raises DamagedFileError for a header that does not decode, and for a page that ends behind the file.
+    Arguments and errors as page_headers has them.
     """
     if source.is_remote:
         if extent[1] - extent[0] > _REMOTE_MOST:
@@ -90,63 +85,6 @@ def page_sizes(
             found.values.append(page.num_values)
             found.bytes.append(most)
     return found
-
-
-class Page(NamedTuple):
-    """A page of a column chunk: its header, and where this and the next page begin, bytes from the file's start."""
-
-    head: PageHead
-    at: int
-    end: int
-
-    @property
-    def is_data(self) -> bool:
-        """Whether it has values; readers pass over pages of other kinds."""
-        return self.head.kind in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
-
-    @property
-    def num_values(self) -> int:
-        """How many values it has, NULLs included; 0 of a page of another kind."""
-        return max(0, self.head.values or 0)
-
-
-def page_headers(
-    source: OpenFile, where: str, extent: tuple[int, int], num_values: int, created_by: str | None
-) -> Iterator[Page]:
-    """The pages of a chunk, in order. Arguments and errors as page_sizes has them."""
-    # compressed_page_size counts the bytes behind a header, so header and that lead to the next one. Readers stop at
-    # num_values, not at the chunk's end, and so does this.
-    at, stop = extent
-    if _SHORT in (created_by or "").lower():
-        stop += _SHORT_BY
-    stop = min(stop, source.size)
-    seen = 0
-    while at < stop and seen < num_values:
-        head, start = page_header(source, where, at, stop)
-        page = Page(head, at, start + head.compressed)
-        if page.end > source.size:
-            text = f"{where}: the page at byte {at} ends at byte {page.end} by its header, the file has {source.size}"
-            raise DamagedFileError(source.path, text)
-        yield page
-        seen += page.num_values
-        at = page.end
-
-
-def page_header(source: OpenFile, where: str, at: int, stop: int) -> tuple[PageHead, int]:
-    """The page header at a byte, and where it ends. Raises DamagedFileError."""
-    length = _HEADER_BYTES
-    while True:
-        try:
-            head = page_head(source.read_up_to(at, min(length, stop - at)))
-        except FooterError as error:
-            if length < min(stop - at, _MOST_HEADER_BYTES):
-                length *= 16
-                continue
-            text = f"{where}: the page header at byte {at} does not decode: {first_line(error)}"
-            raise DamagedFileError(source.path, text) from error
-        if head.compressed < 0 or head.uncompressed < 0:
-            raise DamagedFileError(source.path, f"{where}: the page header at byte {at} has no size, or one below 0")
-        return head, at + head.length
 
 
 def check_page(path: str, where: str, sizes: PageSizes, longest: int, repeated: bool) -> None:

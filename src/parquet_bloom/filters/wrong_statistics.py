@@ -30,7 +30,8 @@ from parquet_bloom._thrift.parquet.ttypes import (
     Statistics,
 )
 from parquet_bloom.errors import DamagedFileError, FooterError
-from parquet_bloom.filters.decode import ColumnReader, Page, page_headers
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.page_places import Page, page_headers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 _T = pa.types
 _LISTS = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_list_view, _T.is_large_list_view)
@@ -123,6 +125,27 @@ def _as_lists(array: pa.Array) -> pa.Array:
     ends = pc.cumulative_sum(lengths)
     starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
     return pa.LargeListArray.from_arrays(starts, array.flatten(), mask=array.is_null())
+
+
+def entries_of(array: pa.Array) -> NDArray[np.int64]:
+    """How many values each row has in Parquet, NULLs and empty lists included: int64[rows].
+
+    array  of one leaf: within structs and lists of one field each
+    """
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return entries_of(array.storage)
+    if _T.is_struct(kind):
+        return entries_of(array.field(0))
+    if not fields_of(kind):
+        return np.ones(len(array), np.int64)
+    lists = array if _T.is_list(kind) or _T.is_large_list(kind) else _as_lists(array)
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    before = np.concatenate(([0], entries_of(lists.values).cumsum()))
+    counts: NDArray[np.int64] = before[offsets[1:]] - before[offsets[:-1]]
+    counts[lists.is_null().to_numpy(zero_copy_only=False)] = 0
+    counts[counts < 1] = 1
+    return counts
 
 
 # --- one type for two -----------------------------------------------------------------------------

@@ -54,7 +54,9 @@ class Slot(IntEnum):
     KEY_VALUES = 19
     DRAFT_FILTER = 21  # Statistics 7 where it is a struct
     CODEC = 23
-    COUNT = 24
+    OFFSET_INDEX_LENGTH = 24
+    COLUMN_INDEX_LENGTH = 25
+    COUNT = 26
 
 
 BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
@@ -175,6 +177,11 @@ def outline_of(footer: Footer) -> Outline:
                 slots[slot, i, j] = value
         slots[Slot.TYPE, i, j] = meta.type
         slots[Slot.CODEC, i, j] = NONE if meta.codec is None else meta.codec
+        for slot, length in (
+            (Slot.OFFSET_INDEX_LENGTH, chunk.offset_index_length),
+            (Slot.COLUMN_INDEX_LENGTH, chunk.column_index_length),
+        ):
+            slots[slot, i, j] = NONE if length is None else length
     if DRAFT_FILTER.search(footer.data):
         for (i, j), data in draft_structs(footer.data).items():
             keep(Slot.DRAFT_FILTER, i, j, data)

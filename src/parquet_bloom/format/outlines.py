@@ -65,6 +65,8 @@ def _actions() -> NDArray[np.int64]:
     table[_CHUNK, ColumnChunkId.meta_data] = w.ENTER, _META, STRUCT
     table[_CHUNK, ColumnChunkId.offset_index_offset] = w.STORE, Slot.OFFSET_INDEX, I64
     table[_CHUNK, ColumnChunkId.column_index_offset] = w.STORE, Slot.COLUMN_INDEX, I64
+    table[_CHUNK, ColumnChunkId.offset_index_length] = w.STORE, Slot.OFFSET_INDEX_LENGTH, I32
+    table[_CHUNK, ColumnChunkId.column_index_length] = w.STORE, Slot.COLUMN_INDEX_LENGTH, I32
     for id, slot, wire in (
         (ColumnMetaDataId.type, Slot.TYPE, I32),
         (ColumnMetaDataId.codec, Slot.CODEC, I32),

@@ -4,10 +4,14 @@ Decisions
 
 The predicate's columns are read first, and of the others only pages with a row that matches (`matching`, `pages`).
     Of a row group of 1,048,576 rows and 12 columns, a million values of each of 11 columns were decoded for one row.
-    Where pages lie, their headers say: they are read locally, all of a chunk, and kept with the outline. A page index
-    would be quicker to read, but its numbers of rows are a second opinion that nothing but these headers can confirm.
+    Where pages lie says the offset index, or else, in a local file, their headers: they are all read, and kept with the
+    outline. An index counts only where it fits the chunk, and where the headers of the pages that are read, and of the
+    last one, agree with it (`filters.page_places`): an index with other rows gives no row of another place. Against one
+    that is wrong twice, so that both mistakes make good for each other before the last page, there is no check but
+    `verify --statistics`; all readers of page indexes rely on that.
     pages_file makes a Parquet file of the pages in memory, because pyarrow has no read of single rows. Columns of
-    lists, of several leaves, and with anything odd in their pages are read whole, if there is a row at all.
+    several leaves, and with anything odd in their pages, are read whole, if there is a row at all; of lists in pages of
+    version 1 the index alone says which rows they have, so the values of each page are counted.
 
 A row group goes this way if its other columns have 1 MB (4 MB on another storage), and as much as the predicate's.
     Two reads of a small one take longer than one. As soon as one has many rows that match, the next ones are read with

@@ -1,94 +1,178 @@
-"""Places of the pages of a column chunk, and those pages that hold the rows that are wanted.
+"""Those pages of a column chunk that hold the rows that are wanted.
 
     column chunk  | dictionary | page 0 | page 1 | page 2 | page 3 |     rows wanted: 25,000 and 25,001
     rows                       | 0      | 20,000 | 40,000 | 60,000 |     the dictionary, if it needs it, and page 1
 
-Readers go from page to page by the sizes in their headers, and count rows by the headers' numbers of values. So does
-this: its rows are those that a reader of the whole chunk counts. All headers of a chunk are read, also behind the rows
-that are wanted, because a wrong number shows in their sum alone. A header that does not decode, a page of an unknown
-kind, or a number that does not fit the chunk means that the chunk is read whole.
-
-Source: parquet.thrift, PageHeader.
+Where pages lie says the offset index, or else, of a local file, their headers. Of a file on another storage each header
+would be a request: without an index a chunk is read whole there, as one is whose pages are odd.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import PageType
-from parquet_bloom.errors import DamagedFileError
-from parquet_bloom.filters.decode import page_header
+from parquet_bloom.errors import FooterError
+from parquet_bloom.filters.page_places import PagePlaces, indexed_places, offset_index_range, walked_places
+from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import derived
-from parquet_bloom.format.outline import Outline, Slot, extents
+from parquet_bloom.format.outline import Outline, extents
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.storage.open_file import OpenFile, Range
+from parquet_bloom.storage.remote import submit
 
-_MANY, _SMALL = 1000, 4096  # pages, and bytes of one: more and smaller ones are read by pyarrow as quickly
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_HEADER_BYTES, _LONG_HEADER = 256, 2048  # of a page, in which its header mostly is; and one with long statistics
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPages:
     """The pages of one column chunk that hold the rows wanted.
 
-    leaf        the column
-    dictionary  the dictionary page, offset and length; (0, 0) where no page needs it
-    pages       int64[n, 2]: offset and length of each page, its header included
-    rows        int64[n, 2]: the rows [start, stop) of the row group that each has
-    of_pages    how many pages the chunk has
-    of_bytes    and how many bytes
+    leaf      the column
+    places    of all pages of the chunk
+    chosen    int64[n]: the numbers of those pages
+    of_bytes  how many bytes the chunk has
     """
 
     leaf: Leaf
-    dictionary: Range
-    pages: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    of_pages: int
+    places: PagePlaces
+    chosen: NDArray[np.int64]
     of_bytes: int
+
+    @property
+    def of_pages(self) -> int:
+        """How many pages the chunk has."""
+        return len(self.places.pages)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows [start, stop) of the row group that each page has: int64[n, 2]."""
+        return self.places.rows[self.chosen]
 
     @property
     def n_rows(self) -> int:
         """How many rows these pages have."""
-        return int((self.rows[:, 1] - self.rows[:, 0]).sum())
+        rows = self.rows
+        return int((rows[:, 1] - rows[:, 0]).sum())
 
     @property
     def n_bytes(self) -> int:
-        """How many bytes are read."""
-        return self.dictionary[1] + int(self.pages[:, 1].sum())
+        """How many bytes these pages have, without a dictionary."""
+        return int(self.places.pages[self.chosen, 1].sum())
 
     @property
     def spans(self) -> list[Range]:
         """The ranges that are read, in the order of the file; neighbours are one."""
-        spans = [self.dictionary] if self.dictionary[1] else []
-        for offset, length in self.pages.tolist():
+        spans: list[Range] = []
+        for offset, length in self.places.pages[self.chosen].tolist():
             if spans and sum(spans[-1]) == offset:
                 spans[-1] = (spans[-1][0], spans[-1][1] + length)
             else:
                 spans.append((offset, length))
         return spans
 
+    @property
+    def last(self) -> Range:
+        """The range of the last page's header, as far as it is read; (0, 0) where no index is to be checked by it."""
+        offset, length = self.places.pages[-1].tolist()
+        return (0, 0) if self.places.heads is not None else (offset, min(length, _LONG_HEADER))
 
-class _Chunk(NamedTuple):
-    """All pages of a chunk.
+    def heads(self, bodies: Sequence[bytes], last: bytes) -> list[PageHead] | None:
+        """The header of each page; None where one says something else than the offset index.
 
-    dictionary  offset and length of the dictionary page; (0, 0) without one
-    pages       int64[n, 3]: offset, length, and 1 where the dictionary is needed
-    rows        int64[n, 2]: the rows [start, stop) of each
-    """
+        bodies  of `spans`
+        last    of `last`: where a page before has other rows than the index says, the last one has too
+        """
+        known = self.places.heads
+        if known is not None:
+            return [known[page] for page in self.chosen.tolist()]
+        if not self.places.agrees(self.of_pages - 1, _head(last), self.leaf.repeated):
+            return None
+        body, at = b"".join(bodies) if len(bodies) > 1 else bodies[0], 0
+        heads = []
+        for page in self.chosen.tolist():
+            end = at + int(self.places.pages[page, 1])
+            head = _head(body[at : min(end, at + _HEADER_BYTES)]) or _head(body[at:end])
+            if head is None or not self.places.agrees(page, head, self.leaf.repeated):
+                return None
+            heads.append(head)
+            at = end
+        return heads
 
-    dictionary: Range
-    pages: NDArray[np.int64]
-    rows: NDArray[np.int64]
+
+def is_dictionary(data: bytes) -> bool:
+    """Whether some bytes are a dictionary page."""
+    head = _head(data[:_HEADER_BYTES]) or _head(data)
+    return head is not None and head.kind == PageType.DICTIONARY_PAGE and head.length + head.compressed == len(data)
+
+
+def _head(data: bytes) -> PageHead | None:
+    try:
+        return page_head(data)
+    except FooterError:
+        return None
 
 
 @derived
-def _kept(outline: Outline, row_group: int, column: int) -> list[_Chunk | None]:
-    """A place for the pages of a chunk, kept with the outline. Threads may walk twice; each adds a whole chunk."""
+def _kept(outline: Outline, row_group: int, column: int) -> list[PagePlaces | None]:
+    """The places of a chunk's pages, kept with the outline; the last one counts. Threads may read twice."""
     return []
+
+
+def has_offset_index(outline: Outline, row_group: int, leaf: Leaf) -> bool:
+    """Whether a chunk has one that is believed, or was not read yet."""
+    kept = _kept(outline, row_group, leaf.index)
+    return kept[-1] is not None if kept else offset_index_range(outline, row_group, leaf.index) is not None
+
+
+def disbelieve(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf) -> None:
+    """Pass over an offset index that a page contradicts: headers say where pages lie, if they can be read."""
+    found = None if source.is_remote else walked_places(source, outline, row_group, leaf)
+    _kept(outline, row_group, leaf.index).append(found)
+
+
+def read_indexes(source: OpenFile, outline: Outline, row_groups: Sequence[int], leaves: Sequence[Leaf]) -> None:
+    """Read the offset indexes of some chunks that have one, at once. Raises StorageError, DamagedFileError."""
+    missing = [
+        (group, leaf, found)
+        for group in row_groups
+        for leaf in leaves
+        if not _kept(outline, group, leaf.index)
+        and (found := offset_index_range(outline, group, leaf.index)) is not None
+    ]
+    for (group, leaf, _), data in zip(missing, source.read_ranges([one for _, _, one in missing]), strict=True):
+        places = indexed_places(outline, group, leaf, data)
+        if places is not None:
+            _kept(outline, group, leaf.index).append(places)
+        else:
+            disbelieve(source, outline, group, leaf)
+
+
+class Ahead:
+    """Offset indexes that are being read, while other things are."""
+
+    def __init__(self) -> None:
+        self._coming: list[Future[None]] = []
+
+    def read(self, source: OpenFile, outline: Outline, row_groups: Sequence[int], leaves: Sequence[Leaf]) -> None:
+        """Begin to."""
+        self._coming.append(submit(read_indexes, source, outline, row_groups, leaves))
+
+    def wait(self) -> None:
+        """Wait for them; what went wrong is an error once the places are needed."""
+        from concurrent.futures import wait
+
+        wait(self._coming)
+        self._coming.clear()
 
 
 def pages_of(
@@ -97,52 +181,17 @@ def pages_of(
     """The pages of a column that hold some rows; None where the chunk has to be read whole.
 
     wanted  at least one row
-    Raises StorageError.
+    Raises StorageError, DamagedFileError.
     """
-    rows = int(outline.rows[row_group])
-    start, stop = (int(ends[row_group, leaf.index]) for ends in extents(outline))
     kept = _kept(outline, row_group, leaf.index)
-    if not kept:
-        sound = not leaf.repeated and outline.slots[Slot.NUM_VALUES, row_group, leaf.index] == rows
-        sound = sound and 0 < start < stop <= source.size
-        kept.append(_walked(source, start, stop, rows) if sound else None)
-    chunk = kept[0]
-    if chunk is None or wanted.stop > rows:
+    if not kept and not source.is_remote:
+        kept.append(walked_places(source, outline, row_group, leaf))
+    places = kept[-1] if kept else None
+    if places is None or wanted.stop > outline.rows[row_group]:
         return None
-    met = wanted.meets(chunk.rows[:, 0], chunk.rows[:, 1])
-    pages = chunk.pages[met]
-    dictionary = chunk.dictionary if pages[:, 2].any() else (0, 0)
-    return ColumnPages(leaf, dictionary, pages[:, :2], chunk.rows[met], len(chunk.pages), stop - start)
-
-
-def _walked(source: OpenFile, start: int, stop: int, rows: int) -> _Chunk | None:
-    """Read the page headers of a chunk; None for pages that are odd, or have another number of rows than the chunk."""
-    at, seen, dictionary = start, 0, (0, 0)
-    pages: list[tuple[int, int, bool]] = []
-    firsts: list[int] = []
-    while seen < rows:
-        try:
-            head, body = page_header(source, "", at, stop)
-        except DamagedFileError:
-            return None
-        end = body + head.compressed
-        if end > stop or (len(pages) > _MANY and at - start < len(pages) * _SMALL):
-            return None
-        if head.values is not None:
-            if head.values != head.rows or not 0 <= head.values <= rows - seen:
-                return None
-            if head.by_dictionary and not dictionary[1]:
-                return None
-            pages.append((at, end - at, head.by_dictionary))
-            firsts.append(seen)
-            seen += head.values
-        elif head.kind == PageType.DICTIONARY_PAGE and at == start:
-            dictionary = (at, end - at)
-        else:
-            return None
-        at = end
-    return _Chunk(
-        dictionary,
-        np.array(pages, np.int64).reshape(-1, 3),
-        np.stack([np.array(firsts, np.int64), np.array([*firsts[1:], seen], np.int64)[: len(firsts)]], axis=1),
-    )
+    start, stop = (int(ends[row_group, leaf.index]) for ends in extents(outline))
+    met = wanted.meets(places.rows[:, 0], places.rows[:, 1])
+    if leaf.repeated and places.heads is None:  # headers do not count rows: the last page is decoded to be checked
+        met[-1] = True
+    chosen = np.flatnonzero(met)
+    return ColumnPages(leaf, places, chosen, stop - start)

@@ -483,4 +483,6 @@ class FileRows:
             columns: list[pa.ChunkedArray] = one.to_table(schema=schema, columns=own).columns
             return columns
 
-        return columns_at(part, [name for name in names if name not in hidden], wanted, read, self.pages, constant)
+        return columns_at(
+            part, [name for name in names if name not in hidden], wanted, read, self.pages, self._opened, constant
+        )

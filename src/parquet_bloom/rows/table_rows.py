@@ -43,7 +43,7 @@ class TableRows:
     def __init__(self, snapshot: Snapshot, opened: Mapping[int, OpenFile] = MappingProxyType({})) -> None:
         """opened: files that a search has kept open, by id(DataFile)."""
         self._names = TableNames(snapshot)
-        self._fetcher = Fetcher(opened)
+        self._opened, self._fetcher = opened, Fetcher(opened)
         self.pages = PagesRead()
         self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
         self.schema = self.first_schema = schema_of(snapshot.fields)
@@ -122,7 +122,7 @@ class TableRows:
             columns: list[pa.ChunkedArray] = one.to_table(schema=one.physical_schema, columns=wanted).columns
             return columns
 
-        found = columns_at(part, list(dict.fromkeys(own.values())), wanted, read, self.pages)
+        found = columns_at(part, list(dict.fromkeys(own.values())), wanted, read, self.pages, self._opened)
         ready = [name for name in names if name in self.schema.names and (name not in own or own[name] in found)]
         stored = view.stored_names(ready)
         if not stored:

@@ -1,0 +1,182 @@
+"""Places of pages by offset indexes: the right rows, whatever an index says, and no page that holds none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rows.test_pages import ENCODINGS, FLAT, GROUP, NESTED, ROWS, in_keys, rows_of, same, table_of, wanted, written
+
+import parquet_bloom
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex, PageHeader, PageLocation
+from parquet_bloom.format import compact
+
+Lie = Callable[[list[PageLocation]], None]
+
+
+def with_indexes(path: Path, change: Callable[[int, OffsetIndex], bytes]) -> None:
+    """Give each column chunk another offset index; pages and all else stay.
+
+    change  (column, index) -> bytes
+    """
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = compact.decode(FileMetaData, data[start:-8])
+    indexes = bytearray()
+    for group in footer.row_groups:
+        for column, chunk in enumerate(group.columns):
+            index, _ = compact.decode(OffsetIndex, data[chunk.offset_index_offset :][: chunk.offset_index_length])
+            new = change(column, index)
+            chunk.offset_index_offset, chunk.offset_index_length = start + len(indexes), len(new)
+            indexes += new
+    end = compact.encode(footer)
+    path.write_bytes(data[:start] + indexes + end + len(end).to_bytes(4, "little") + b"PAR1")
+
+
+def indexes_of(data: bytes) -> dict[tuple[int, int], list[PageLocation]]:
+    """The pages of each (row group, column)."""
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = compact.decode(FileMetaData, data[start:-8])
+    return {
+        (number, column): compact.decode(OffsetIndex, data[chunk.offset_index_offset :])[0].page_locations
+        for number, group in enumerate(footer.row_groups)
+        for column, chunk in enumerate(group.columns)
+    }
+
+
+def garbage(path: Path, keys: list[int]) -> int:
+    """Overwrite the pages that have none of these rows, but those of the first column; how many there were."""
+    data, overwritten = bytearray(path.read_bytes()), 0
+    for (group, column), pages in indexes_of(bytes(data)).items():
+        firsts = [GROUP * group + page.first_row_index for page in pages]
+        for page, first, stop in zip(pages, firsts, [*firsts[1:], GROUP * (group + 1)], strict=True):
+            last = page is pages[-1]  # of lists it is decoded: whether its rows are as many says whether all are
+            if column and not last and not any(first <= key < stop for key in keys):
+                _, head = compact.decode(PageHeader, bytes(data[page.offset : page.offset + 4096]))
+                end = page.offset + page.compressed_page_size
+                data[page.offset + head : end] = b"\xff" * (end - page.offset - head)
+                overwritten += 1
+    path.write_bytes(data)
+    return overwritten
+
+
+def lies(pages: list[PageLocation]) -> Iterator[tuple[str, list[PageLocation]]]:
+    """Each kind of lie about the pages of a chunk, of the third and fourth page where it is about some."""
+
+    def told(name: str, *changes: tuple[int, str, int]) -> tuple[str, list[PageLocation]]:
+        changed = deepcopy(pages)
+        for page, field, by in changes:
+            setattr(changed[page], field, getattr(changed[page], field) + by)
+        return f"{name} {changes}", changed
+
+    for field in ("offset", "compressed_page_size", "first_row_index"):
+        for by in (-1, 1, 20, 1 << 30, -(1 << 30)):
+            yield told("wrong", (3, field, by))
+    yield told("first page later", (0, "offset", 9), (0, "compressed_page_size", -9))
+    yield told("first row is not the first", (0, "first_row_index", 1))
+    yield told(
+        "a byte of the next page", (2, "compressed_page_size", 1), (3, "offset", 1), (3, "compressed_page_size", -1)
+    )
+    yield told("a row of the next page", (3, "first_row_index", 1))
+    yield told("all pages behind one", *((page, "first_row_index", 1) for page in range(2, len(pages))))
+    yield "a page less", pages[:3] + pages[4:]
+    yield "the last page is missing", pages[:-1]
+    yield "a page twice", pages[:3] + pages[2:]
+    yield "no pages", []
+    swapped = deepcopy(pages)
+    swapped[2].first_row_index, swapped[3].first_row_index = pages[3].first_row_index, pages[2].first_row_index
+    yield "rows in another order", swapped
+    one = PageLocation(pages[0].offset, sum(page.compressed_page_size for page in pages), 0)
+    yield "one page for all", [one]
+    pair = PageLocation(
+        pages[2].offset, pages[2].compressed_page_size + pages[3].compressed_page_size, pages[2].first_row_index
+    )
+    yield "two pages as one", [*pages[:2], pair, *pages[4:]]
+    half = pages[2].compressed_page_size // 2
+    first = PageLocation(pages[2].offset, half, pages[2].first_row_index)
+    rest = PageLocation(pages[2].offset + half, pages[2].compressed_page_size - half, pages[2].first_row_index + 1)
+    yield "one page as two", [*pages[:2], first, rest, *pages[3:]]
+    none = deepcopy(pages)
+    none[2].first_row_index = None
+    yield "a number is missing", none
+
+
+KINDS = [pa.int64(), pa.string(), pa.list_(pa.int32()), pa.list_(pa.list_(pa.string())), pa.struct([("a", pa.int8())])]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("name", ["dictionary", "plain"])
+def test_an_index_that_lies_loses_and_changes_no_row(tmp_path: Path, name: str, version: str) -> None:
+    path = written(
+        table_of(KINDS), tmp_path / "a.parquet", write_page_index=True, data_page_version=version, **ENCODINGS[name]
+    )
+    data, truth = path.read_bytes(), pq.read_table(path)
+    names = [one for one, _ in lies([PageLocation(n, 1, n) for n in range(9)])]
+    for number, lie in enumerate(names):
+        path.write_bytes(data)
+        with_indexes(
+            path, lambda _, index, n=number: compact.encode(OffsetIndex(list(lies(index.page_locations))[n][1]))
+        )
+        edges = [pages[3].first_row_index for column, pages in indexes_of(data).items() if column[1]]
+        for keys in ([edge - 1 for edge in edges[::2]], [*edges, 1500], [edges[0] + 1], [ROWS - 1]):
+            keys = sorted(set(keys))
+            same(parquet_bloom.read_table(path, in_keys(keys)), rows_of(truth, keys))
+        assert lie
+
+
+@pytest.mark.parametrize("bytes_", [b"", b"\xff" * 40, b"\x19\xfc\xff\xff\xff\xff\x07", b"\x19\x0c\x00"])
+def test_an_index_that_does_not_decode(tmp_path: Path, bytes_: bytes) -> None:
+    path = written(table_of(KINDS), tmp_path / "a.parquet", write_page_index=True)
+    truth = pq.read_table(path)
+    with_indexes(path, lambda *_: bytes_)
+    for seed in range(4):
+        same(parquet_bloom.read_table(path, in_keys(wanted(seed))), rows_of(truth, wanted(seed)))
+
+
+def test_an_index_of_another_column(tmp_path: Path) -> None:
+    path = written(table_of(KINDS), tmp_path / "a.parquet", write_page_index=True)
+    truth, found = pq.read_table(path), []
+
+    def other(column: int, index: OffsetIndex) -> bytes:
+        found.append(compact.encode(index))
+        return found[-2] if len(found) > 1 else found[-1]
+
+    with_indexes(path, other)
+    for seed in range(4):
+        same(parquet_bloom.read_table(path, in_keys(wanted(seed))), rows_of(truth, wanted(seed)))
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_lists_are_read_by_pages(tmp_path: Path, version: str) -> None:
+    """Of version 1 only with an index; of version 2 headers count rows."""
+    kinds = [kind for kind in NESTED if pa.types.is_list(kind) and not pa.types.is_struct(kind.value_type)]
+    kinds += [pa.list_(pa.list_(pa.int8())), pa.struct([("a", pa.list_(pa.string()))]), pa.list_(pa.int32(), 3)]
+    table = table_of(kinds)
+    path = written(
+        table, tmp_path / "a.parquet", compression="zstd", write_page_index=True, data_page_version=version,
+        use_dictionary=False,
+    )  # fmt: skip
+    keys = [7, 8, 430, 1001]
+    truth = rows_of(pq.read_table(path), keys)
+    assert garbage(path, keys) > 100
+    if version == "2.0":
+        with_indexes(path, lambda *_: b"none")
+    with pytest.raises(OSError, match=r"zstd|ZSTD|decompress"):
+        pq.read_table(path)
+    same(parquet_bloom.read_table(path, in_keys(keys)), truth)
+
+
+def test_every_type_by_indexes(tmp_path: Path) -> None:
+    for version in ("1.0", "2.0"):
+        for name in ("dictionary", "fallback", "plain"):
+            path = written(
+                table_of(FLAT + NESTED), tmp_path / "a.parquet", write_page_index=True, data_page_version=version,
+                **ENCODINGS[name],
+            )  # fmt: skip
+            truth = pq.read_table(path)
+            for seed in range(4):
+                same(parquet_bloom.read_table(path, in_keys(wanted(seed))), rows_of(truth, wanted(seed)))
