@@ -1,4 +1,4 @@
-"""Where the pages of a column chunk lie, and which rows they have: by its offset index, or by its page headers.
+"""Places of the pages of a column chunk, and the rows that they have: by its offset index, or by its page headers.
 
     column chunk  | dictionary | page 0 | page 1 | page 2 | page 3 |     a page: its header and its bytes
     rows                       | 0      | 20,000 | 40,000 | 60,000 |     first_row: of the row group, from 0
