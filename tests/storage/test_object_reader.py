@@ -369,16 +369,45 @@ def test_a_program_that_gives_credentials(store: RecordingStore, tmp_path: Path)
 
 def test_a_web_identity(store: RecordingStore, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-web-token")
-    store.other["/"] = b"""<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-        <AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>of-role</AccessKeyId>
-        <SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>
-        <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>
-        </AssumeRoleWithWebIdentityResponse>"""
+    store.other["/"] = of_role("of-role", "AssumeRoleWithWebIdentity")
     asked = in_a_process(
         store, tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"), AWS_ROLE_ARN="arn:aws:iam::1:role/r",
         AWS_ENDPOINT_URL_STS=f"http://{store.endpoint}", AWS_REGION="eu-north-1",
     )  # fmt: skip
     assert asked == [("GET", "of-role")]
+
+
+def of_role(key: str, action: str = "AssumeRole") -> bytes:
+    """What STS answers."""
+    return f"""<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+        <{action}Result><Credentials><AccessKeyId>{key}</AccessKeyId><SecretAccessKey>s</SecretAccessKey>
+        <SessionToken>t</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></{action}Result>
+        </{action}Response>""".encode()
+
+
+def test_a_role_that_a_profile_assumes(store: RecordingStore, tmp_path: Path) -> None:
+    profiles(tmp_path, """
+        [profile reader]
+        role_arn = arn:aws:iam::1:role/r
+        source_profile = base
+        region = eu-north-1
+    """, """
+        [base]
+        aws_access_key_id = of-base
+        aws_secret_access_key = s
+    """)  # fmt: skip
+    store.other["/"] = of_role("of-role")
+    asked = in_a_process(store, tmp_path, AWS_PROFILE="reader", AWS_ENDPOINT_URL_STS=f"http://{store.endpoint}")
+    assert asked == [("GET", "of-role")]
+    assert [one.signed_by for one in store.asked if one.target == "/"] == ["of-base"]
+
+
+def test_the_role_of_a_container(store: RecordingStore, tmp_path: Path) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    given = {"AccessKeyId": "of-task", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
+    store.other["/task"] = json.dumps(given).encode()
+    asked = in_a_process(store, tmp_path, AWS_CONTAINER_CREDENTIALS_FULL_URI=f"http://{store.endpoint}/task")
+    assert asked == [("GET", "of-task")]
 
 
 def test_single_sign_on(store: RecordingStore, tmp_path: Path) -> None:
