@@ -23,11 +23,7 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import FileError, ParquetBloomError, RequestError, StaleIndexError
 from parquet_bloom.format.final import RULE
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.format.statistics import (
-    all_null_statistics,
-    one_value_statistics,
-    unknown_statistics,
-)
+from parquet_bloom.format.statistics import ColumnStatistics, unknown_statistics
 from parquet_bloom.keys.coverage import Coverage, FileGroup, Flags, coverage_of, named_leaves, unlisted_files
 from parquet_bloom.keys.entries import ranges
 from parquet_bloom.keys.index import KeyIndex, begun, open_key_index
@@ -48,9 +44,9 @@ from parquet_bloom.predicates.bind import (
     leaves_under,
     terms_of,
 )
-from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, probes_of, term_masks
+from parquet_bloom.predicates.outcomes import TRUE, Masks, probes_of
 from parquet_bloom.predicates.tree import Path, Predicate, Unknown
-from parquet_bloom.search.evidence import partition_value
+from parquet_bloom.search.evidence import ColumnEvidence, by_partition, outcomes_of
 from parquet_bloom.search.index import Asking
 from parquet_bloom.search.log import Exclusion, by_index
 from parquet_bloom.source.source import CallSource, ResolvedSource
@@ -228,37 +224,28 @@ class KeyEvidence:
         places: Places | None,
     ) -> Masks:
         """The outcomes of a predicate in places of a segment, ascending; None: in all of them."""
-        nan = self._search.options.nan
         n = segment.places if places is None else len(places)
-        masks = []
-        for term in terms_of(bound):
-            if isinstance(term, Opaque):
-                masks.append(np.full(n, ANY, np.uint8))
-            elif term.leaf.index < 0:
-                value = partition_value(term.leaf, partitions)
-                known = all_null_statistics(n) if value is None else one_value_statistics(n, value)
-                masks.append(term_masks(term, known, nan))
-            else:
-                masks.append(self._term(term, segment, columns[term.leaf.index], places))
-        return combine(bound, masks, n)
 
-    def _term(self, term: Term, segment: Segment, number: int, places: Places | None) -> Masks:
-        assert not isinstance(term, Opaque)
-        statistics = self._index.listing(segment).statistics(number, term.leaf)
-        if places is not None:
-            statistics = statistics.taken(places)
-        mask = term_masks(term, statistics, self._search.options.nan)
-        if not isinstance(term, Members | Interval | Element):
-            return mask
-        found = self._admitted(term, segment, number)
-        if found is None:
-            return mask
-        if places is None:
-            admitted = np.zeros(segment.places, bool)
-            admitted[found] = True
-        else:
-            admitted = np.isin(places, found, assume_unique=True)
-        return np.where(admitted, mask, denied(term, mask)).astype(np.uint8)
+        def statistics(leaf: Leaf) -> ColumnStatistics | None:
+            if leaf.index < 0:
+                return None
+            known = self._index.listing(segment).statistics(columns[leaf.index], leaf)
+            return known if places is None else known.taken(places)
+
+        def denies(term: Term, mask: Masks) -> Flags | None:
+            if not isinstance(term, Members | Interval | Element):
+                return None
+            found = self._admitted(term, segment, columns[term.leaf.index])
+            if found is None:
+                return None
+            if places is not None:
+                return np.isin(places, found, assume_unique=True, invert=True)
+            absent = np.ones(n, bool)
+            absent[found] = False
+            return absent
+
+        evidences = [by_partition(partitions, n), ColumnEvidence(n, statistics, denies)]
+        return outcomes_of(bound, evidences, self._search.options.nan)
 
     def _admitted(self, term: Term, segment: Segment, number: int) -> Places | None:
         """The places that may hold one of a term's literals, ascending; None where they cannot be sought."""

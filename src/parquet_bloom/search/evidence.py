@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -110,6 +111,71 @@ def partition_value(key: Leaf, pairs: Pairs) -> Value:
     return int(text) if key.physical in (INT32, INT64) else text.encode("utf-8", "surrogateescape")
 
 
+# --- one driver for all evidence on columns -------------------------------------------------------
+#
+#    units                       statistics                     denials
+#    files of a table            constants and bounds of a log  buckets                  search.log
+#    row groups                  folders' names, footers        filters, where they decide    decide
+#    places of a key index       folders' names, listings       hashes                   keys.evidence
+#    stretches between zones     null bitmaps                   zones' filters           zones.stretches
+
+
+class ColumnEvidence(NamedTuple):
+    """The evidence of one kind on n units of rows: files, row groups, places of an index or stretches.
+
+    statistics  leaf -> its nulls and bounds in each unit; None: this evidence does not know the column
+    denies      (term, its outcomes by the statistics) -> the units without a value that makes it TRUE; None: it
+                cannot say
+    """
+
+    n: int
+    statistics: Callable[[Leaf], ColumnStatistics | None]
+    denies: Callable[[Term, Masks], NDArray[np.bool_] | None] = lambda term, mask: None
+
+
+def masks_of(bound: Bound, evidences: Sequence[ColumnEvidence], nan: str) -> list[Masks]:
+    """The outcomes of each term in each unit: those that no evidence takes away."""
+    # Each mask has every outcome that a row of its unit gives, and so has what two of them have in common.
+    anything = np.full(evidences[0].n, ANY, np.uint8)
+    masks = []
+    for term in terms_of(bound):
+        found = None
+        for evidence in () if isinstance(term, Opaque) else evidences:
+            known = evidence.statistics(term.leaf)  # type: ignore[union-attr]
+            if known is None:
+                continue
+            mask = term_masks(term, known, nan)
+            no = evidence.denies(term, mask)
+            if no is not None:
+                mask = np.where(no, denied(term, mask), mask).astype(np.uint8)
+            found = mask if found is None else found & mask
+        masks.append(anything if found is None else found)
+    return masks
+
+
+def outcomes_of(bound: Bound, evidences: Sequence[ColumnEvidence], nan: str) -> Masks:
+    """The outcomes of a predicate in each unit."""
+    return combine(bound, masks_of(bound, evidences, nan), evidences[0].n)
+
+
+def by_literals(n: int) -> ColumnEvidence:
+    """Nothing is known of the data: a literal may still be no value of its column."""
+    unknown = unknown_statistics(n)
+    return ColumnEvidence(n, lambda leaf: unknown)
+
+
+def by_partition(pairs: Pairs, n: int) -> ColumnEvidence:
+    """The values in folders' names, the same in n units."""
+
+    def statistics(leaf: Leaf) -> ColumnStatistics | None:
+        if leaf.index >= 0:
+            return None
+        value = partition_value(leaf, pairs)
+        return all_null_statistics(n) if value is None else one_value_statistics(n, value)
+
+    return ColumnEvidence(n, statistics)
+
+
 # --- the evidence of one file ---------------------------------------------------------------------
 
 Groups = NDArray[np.int64]  # row groups, by their numbers
@@ -181,7 +247,7 @@ def literal_outcome(bound: Bound, nan: str) -> int:
 
     A predicate is decided by it alone if its literals cannot be values of the column.
     """
-    return int(combine(bound, [term_masks(term, unknown_statistics(1), nan) for term in terms_of(bound)], 1)[0])
+    return int(outcomes_of(bound, [by_literals(1)], nan)[0])
 
 
 def partition_outcome(question: Question) -> int:
@@ -189,14 +255,7 @@ def partition_outcome(question: Question) -> int:
 
     Literals tell nothing of the other columns: in a file not opened yet they may be of another type.
     """
-    anything = np.full(1, ANY, np.uint8)
-    masks = [
-        anything
-        if isinstance(term, Opaque) or term.leaf.index >= 0
-        else term_masks(term, _partition_statistics(term.leaf, 1, question.pairs), question.options.nan)
-        for term in terms_of(question.bound)
-    ]
-    return int(combine(question.bound, masks, 1)[0])
+    return int(outcomes_of(question.bound, [by_partition(question.pairs, 1)], question.options.nan)[0])
 
 
 Filters = Callable[[int, Groups, Probes], Answers]  # filters.asking.ask of some file: column, row groups, probes
@@ -216,8 +275,8 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
         stage[stage == 0] = _LITERAL
     elif question.pairs and not partition_outcome(question) & TRUE:
         stage[stage == 0] = _PARTITION
-    statistics = [_statistics(term, outline, question) for term in terms]
-    masks = [term_masks(term, f, question.options.nan) for term, f in zip(terms, statistics, strict=True)]
+    evidences = [by_partition(question.pairs, n), ColumnEvidence(n, partial(_by_footer, outline, question))]
+    masks = masks_of(question.bound, evidences, question.options.nan)
     outcomes = question.combine(masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     if question.closed is not None:
@@ -225,7 +284,7 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
     undecided = outline.in_files_with_any(stage == 0) if question.options.use_filters else False
     if undecided is not False:
-        _ask_filters(filters, outline, question, statistics, masks, decision, undecided)
+        _ask_filters(filters, outline, question, masks, decision, undecided)
     if question.closed is not None:
         # The index takes TRUE away. FALSE comes in, so that only a row group without rows has no outcome at all.
         was_true = question.closed & ((decision.outcomes & TRUE) != 0)
@@ -240,28 +299,18 @@ def decide(filters: Filters, outline: Outline, question: Question) -> Decision:
     return decision
 
 
-def _statistics(term: Term, outline: Outline, question: Question) -> ColumnStatistics:
-    n = outline.n_row_groups
-    if isinstance(term, Opaque):
-        return unknown_statistics(n)
-    leaf = term.leaf
+def _by_footer(outline: Outline, question: Question, leaf: Leaf) -> ColumnStatistics | None:
     if leaf.index < 0:
-        return _partition_statistics(leaf, n, question.pairs)
+        return None
     if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
-        return question.absent(leaf, n)  # a column of the table, or of other files of the data set
+        return question.absent(leaf, outline.n_row_groups)  # a column of the table, or of other files of the data set
     return statistics_of(outline, leaf)
-
-
-def _partition_statistics(key: Leaf, n: int, pairs: Pairs) -> ColumnStatistics:
-    value = partition_value(key, pairs)
-    return all_null_statistics(n) if value is None else one_value_statistics(n, value)
 
 
 def _ask_filters(
     filters: Filters,
     outline: Outline,
     question: Question,
-    statistics: Sequence[ColumnStatistics],
     masks: list[Masks],
     decision: Decision,
     undecided: NDArray[np.bool_] | bool,
@@ -289,9 +338,9 @@ def _ask_filters(
         if question.options.decide_true:  # a denial can also prove that all rows match, under NOT
             decides |= (decision.outcomes != TRUE) & (outcomes_at_best == TRUE)
         candidates = np.flatnonzero(decides & may_deny_term & undecided & left_by_index)
-        groups, probes = _probes(terms[i], statistics[i], candidates, question.options.range_values)
+        leaf = terms[i].leaf  # type: ignore[union-attr]
+        groups, probes = _probes(terms[i], statistics_of(outline, leaf), candidates, question.options.range_values)
         if len(groups):
-            leaf = terms[i].leaf  # type: ignore[union-attr]
             answers = filters(leaf.index, groups, probes)
             _note(answers, leaf, groups, decision)
             hit = groups[answers.denied]

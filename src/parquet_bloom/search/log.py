@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -33,11 +33,11 @@ from parquet_bloom.format.statistics import (
     unknown_statistics,
 )
 from parquet_bloom.format.values import operand
-from parquet_bloom.predicates.bind import Bound, FirstFile, Members, Opaque, Schema, Term, bind, terms_of
+from parquet_bloom.predicates.bind import Bound, FirstFile, Members, Schema, Term, bind
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
-from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, term_masks
+from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.evidence import literal_outcome
+from parquet_bloom.search.evidence import ColumnEvidence, literal_outcome, outcomes_of
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath, Snapshot, TableFile
 from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.paths import DataFile
@@ -103,13 +103,8 @@ def contradicts(scalar: pa.Scalar, own: ColumnStatistics, leaf: Leaf, rows: NDAr
 def _outcomes(
     bound: Bound, files: Sequence[TableFile], nan: str, statistics: Callable[[Leaf], ColumnStatistics]
 ) -> Masks:
-    masks = []
-    for term in terms_of(bound):
-        if isinstance(term, Opaque):
-            masks.append(term_masks(term, unknown_statistics(len(files)), nan))
-        else:
-            masks.append(_bucketed(term, term_masks(term, statistics(term.leaf), nan), files))
-    return combine(bound, masks, len(files))
+    evidence = ColumnEvidence(len(files), statistics, partial(_denied_by_buckets, files))
+    return outcomes_of(bound, [evidence], nan)
 
 
 _LEAVES = 32  # whose statistics a snapshot keeps
@@ -219,12 +214,12 @@ def _bounds(values: Sequence[Any], domain: Domain | None) -> tuple[NDArray[Any],
     return found, has
 
 
-def _bucketed(term: Term, mask: Masks, files: Sequence[TableFile]) -> Masks:
-    """Take TRUE from files of which a bucket, or the like, says that no row equals one of the literals."""
+def _denied_by_buckets(files: Sequence[TableFile], term: Term, mask: Masks) -> NDArray[np.bool_] | None:
+    """The files of which a bucket, or the like, says that no row equals one of the literals; None: none has one."""
     if not isinstance(term, Members) or not any(file.buckets for file in files):
-        return mask
+        return None
     asked = [one for one in term.operands if not one.never]
-    excluded = [
+    found = [
         bool(mask[i] & TRUE)
         and any(
             bucket.path == term.leaf.path and not any(bucket.admits(term.leaf, one) for one in asked)
@@ -232,7 +227,7 @@ def _bucketed(term: Term, mask: Masks, files: Sequence[TableFile]) -> Masks:
         )
         for i, file in enumerate(files)
     ]
-    return np.where(excluded, denied(term, mask), mask).astype(np.uint8) if any(excluded) else mask
+    return np.array(found, bool)
 
 
 # --- logs -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,12 @@ from parquet_bloom.errors import DamagedFileError, RefusedTypeError
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.roaring import count_within
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, unknown_statistics
 from parquet_bloom.options import RANGE_VALUES
 from parquet_bloom.predicates.bind import Bound, Interval, Members, Null, Opaque, Term, terms_of
-from parquet_bloom.predicates.outcomes import TRUE, Masks, combine, denied, probes_of, term_masks
+from parquet_bloom.predicates.outcomes import TRUE, Masks, probes_of
+from parquet_bloom.search.evidence import ColumnEvidence, by_literals, outcomes_of
 from parquet_bloom.search.options import Nan
 from parquet_bloom.zones.container import ZoneFile
 
@@ -71,20 +74,20 @@ class ZoneEvidence:
     def __init__(self, bound: Bound, covers: Sequence[Cover], nan: Nan, range_values: int = RANGE_VALUES) -> None:
         self._bound, self._nan = bound, nan
         self._terms = terms_of(bound)
-        self._spoken: list[list[tuple[Cover, NDArray[np.bool_] | None]]] = [[] for _ in self._terms]
+        # id(cover) -> id(term) -> the zones that admit it; None: their filters cannot be asked
+        self._spoken: dict[int, dict[int, NDArray[np.bool_] | None]] = {id(cover): {} for cover in covers}
         self.zones_asked = 0
         self.unused: dict[str, str] = {}
         for cover in covers:
             if cover.file.overlapping.any():
                 raise DamagedFileError(cover.file.path, "its zones overlap; build the index again")
             self._ask(cover, range_values)
-        used = {id(cover) for spoken in self._spoken for cover, _ in spoken}
-        self._used = [cover for cover in covers if id(cover) in used] or list(covers)
+        self._used = [cover for cover in covers if self._spoken[id(cover)]] or list(covers)
 
     def _ask(self, cover: Cover, range_values: int) -> None:
-        questions: list[NDArray[np.uint64]] = []
-        question_of: dict[int, int] = {}  # term -> its number among the questions
-        for i, term in enumerate(self._terms):
+        spoken = self._spoken[id(cover)]
+        questions: dict[int, NDArray[np.uint64]] = {}  # id(term) -> hashes
+        for term in self._terms:
             if isinstance(term, Opaque) or term.leaf.path != cover.path or term.leaf.index < 0:
                 continue  # below zero: the folder's name, which hides the file's column
             try:
@@ -92,21 +95,18 @@ class ZoneEvidence:
             except RefusedTypeError as error:
                 self.unused[cover.file.path] = str(error)
                 continue
-            if hashes is None:
-                self._spoken[i].append((cover, None))
-            else:
-                question_of[i] = len(questions)
-                questions.append(hashes)
+            spoken[id(term)] = None
+            if hashes is not None:
+                questions[id(term)] = hashes
         if not questions:
             return
         zones = np.arange(cover.file.zones)
         if cover.fragments is not None:
             zones = zones[np.isin(cover.file.fragment, list(cover.fragments))]
         answers = np.ones((len(questions), cover.file.zones), bool)
-        answers[:, zones] = cover.file.admits(questions, zones)
+        answers[:, zones] = cover.file.admits(list(questions.values()), zones)
         self.zones_asked += len(zones)
-        for i, question in question_of.items():
-            self._spoken[i].append((cover, answers[question]))
+        spoken.update(zip(questions, answers, strict=True))
 
     def stretches(self, fragment: int | Mapping[str, int], rows: int | None = None) -> Stretches:
         """The outcomes of the predicate over the rows of a fragment.
@@ -128,18 +128,19 @@ class ZoneEvidence:
             start, stop = start[known], stop[known]
             at = {key: zone[known] for key, zone in at.items()}
         n = len(start)
-        masks = []
-        for term, spoken in zip(self._terms, self._spoken, strict=True):
-            mask = term_masks(term, unknown_statistics(n), self._nan)
-            for cover, admits in spoken:  # what each of them leaves possible
-                zone = at[id(cover)]
-                left = term_masks(term, _statistics(cover.file, number[id(cover)], zone, start, stop), self._nan)
-                if admits is not None and n:
-                    no = (zone >= 0) & ~admits[np.maximum(zone, 0)]
-                    left = np.where(no, denied(term, left), left).astype(np.uint8)
-                mask = mask & left
-            masks.append(mask)
-        return Stretches(start, stop, combine(self._bound, masks, n))
+        evidences = [by_literals(n)]
+        for cover in self._used:
+            zone = at[id(cover)]
+            known = _statistics(cover.file, number[id(cover)], zone, start, stop)
+            evidences.append(ColumnEvidence(n, partial(self._known, cover, known), partial(self._denied, cover, zone)))
+        return Stretches(start, stop, outcomes_of(self._bound, evidences, self._nan))
+
+    def _known(self, cover: Cover, known: ColumnStatistics, leaf: Leaf) -> ColumnStatistics | None:
+        return known if leaf.path == cover.path and leaf.index >= 0 and self._spoken[id(cover)] else None
+
+    def _denied(self, cover: Cover, zone: NDArray[np.int64], term: Term, mask: Masks) -> NDArray[np.bool_] | None:
+        admits = self._spoken[id(cover)].get(id(term))
+        return None if admits is None or not len(zone) else (zone >= 0) & ~admits[np.maximum(zone, 0)]
 
 
 def _hashes(term: Term, kind: pa.DataType, range_values: int) -> NDArray[np.uint64] | None:
