@@ -38,6 +38,7 @@ from parquet_bloom.report.page.content import (
     layout_of,
     steps_of,
 )
+from parquet_bloom.report.text import Column, Table
 from parquet_bloom.search.evidence import STAGES
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -279,8 +280,10 @@ def test_texts_are_made_safe() -> None:
     assert not set("<>&") & set(script)
     assert json.loads(script) == {"a": "<!--</script>&"}
     assert len(markup.display_text("x" * 10_000)) < 2100
-    rows = [("y" * 500, ("1", 1.0))] * 5000
-    assert markup.html_text(markup.table("t", ("a", "b"), rows, 5000)).count("<tr>") == markup.MOST_ROWS + 1
+    drawn = Table.of([1.0] * 5000, Column("a", lambda one: "y" * 500), Column("b", lambda one: ("1", one)), heading="t")
+    text = markup.html_text(markup.table(drawn))
+    assert text.count("<tr>") == markup.MOST_ROWS + 1
+    assert "t (200 of 5,000)" in text
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from parquet_bloom.cli.common import (
     none_if_empty,
     note,
     output_options,
-    paste,
     print_json,
     quiet,
     say,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.reports import AddReport
     from parquet_bloom.format.forms import Rate
     from parquet_bloom.options import AddOptions, Form
+from parquet_bloom.report.text import COMMAND
 
 
 @click.command("add", cls=Command)
@@ -154,4 +154,4 @@ def _say_wrong(files: Sequence[str], report: AddReport) -> None:
     say(f"  {quantity(len(wrong), 'statistics')} of these columns wrong, by which engines lose rows: {first}", "red")
     if named_table(files) is None:
         say("  to write all of them right, by a new footer behind each file:")
-        paste(repair_command(files))
+        say(repair_command(files), COMMAND)

@@ -11,7 +11,6 @@ from parquet_bloom.cli.common import (
     footer_limits,
     json_option,
     memory_option,
-    paste,
     print_json,
     quiet,
     raw_files_option,
@@ -69,5 +68,5 @@ def command(
     if as_json:
         print_json("advise", advice)
     elif not quiet():
-        print_advice(advice, show_all, say, paste)
+        print_advice(advice, show_all, say)
     return say_failed(advice.failed, advice.files)

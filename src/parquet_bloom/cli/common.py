@@ -21,14 +21,17 @@ from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWa
 from parquet_bloom.options import RANGE_VALUES, Draft2015, Form, FormName, ReadOptions, set_limits
 from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import (
+    COMMAND,
     MOST_REASONS,
     UNBOUNDED,
+    Table,
     coloured,
     failure_lines,
     folded,
     inert,
     json_text,
     painted,
+    print_table,
     visible,
     width_of,
 )
@@ -320,21 +323,35 @@ def quiet() -> bool:
     return talk.quiet
 
 
-def say(text: str, style: str = "") -> None:
-    """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey.
+def say(part: str | Table, style: str = "") -> None:
+    """Print a table or a line for people: folded at spaces to the terminal's width, with nothing that one would obey.
 
-    style  of report.text.painted, where standard output takes colours
+    style  of report.text.painted, where standard output takes colours; COMMAND: people will paste it, it stays whole
     """
+    if not talk.quiet:
+        _draw(part, style, sys.stdout)
+
+
+def aside(part: str | Table, style: str = "") -> None:
+    """Print on stderr what goes with what is on standard output, but not with --quiet."""
     if talk.quiet:
         return
-    lines = folded(visible(without_secret(worded(text, option_of))), width_of(sys.stdout))
-    _echo("\n".join(painted(inert(line), style, sys.stdout) for line in lines), sys.stdout)
+    if isinstance(part, str):
+        _print_line("", "", part)
+    else:
+        with Watch.room():
+            _draw(part, style, sys.stderr)
 
 
-def paste(text: str, style: str = "") -> None:
-    """Print a command that people will paste: never folded, with nothing that a terminal would obey."""
-    if not talk.quiet:
-        _echo(painted(inert("  " + visible(without_secret(text))), style, sys.stdout), sys.stdout)
+def _draw(part: str | Table, style: str, file: IO[str]) -> None:
+    if isinstance(part, Table):
+        print_table(part, file)
+        for line in part.notes:
+            _draw(line, "", file)
+        return
+    text = visible(without_secret(worded(part, option_of)))
+    lines = ["  " + text] if style == COMMAND else folded(text, width_of(file))
+    _echo("\n".join(painted(inert(line), style, file) for line in lines), file)
 
 
 def _echo(text: str, file: IO[str]) -> None:
@@ -365,12 +382,6 @@ def note(text: str) -> None:
     """Print a warning or a note on stderr, but not with --quiet."""
     if not talk.quiet:
         _print_line("parquet-bloom: ", "magenta", text)
-
-
-def aside(text: str) -> None:
-    """Print a line on stderr that goes with what is on standard output, but not with --quiet."""
-    if not talk.quiet:
-        _print_line("", "", text)
 
 
 def _print_line(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -256,7 +255,7 @@ def inspect(
 
 
 def _print_index(info: IndexInfo, show_all: bool) -> None:
-    from parquet_bloom.report.text import plural, share, size
+    from parquet_bloom.report.text import Column, Table, plural, share, size
 
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
@@ -267,36 +266,20 @@ def _print_index(info: IndexInfo, show_all: bool) -> None:
         say(f"  fragment {one.get('fragment')}: {one.get('path')}")
     if len(fragments) > _FRAGMENTS_SHOWN and not show_all:
         say(f"  ... and {len(fragments) - _FRAGMENTS_SHOWN:,} fragments more")
-    rows = [
-        (
-            z.fragment_id,
-            z.zone_start,
-            z.zone_length,
-            "?" if z.nulls is None else z.nulls,
-            size(z.bytes),
-            share(z.fpp),
-            "; ".join(z.problems),
-        )
-        for z in info.zones
-    ]
-    _print_rows(("fragment", "start", "rows", "nulls", "bytes", "fpp", ""), rows, range(6), show_all)
-
-
-def _print_rows(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    right: Sequence[int],
-    show_all: bool,
-    names: Sequence[int] = (),
-) -> None:
-    """The first rows of a table, or all, and how many there are more."""
-    from parquet_bloom.report.text import print_table
-
-    shown = rows if show_all else rows[:_ROWS_SHOWN]
-    if shown:
-        print_table(headings, shown, right, names=names)
-    if len(shown) < len(rows):
-        say(f"... and {len(rows) - len(shown):,} more; --all has all")
+    zones = Table.of(
+        info.zones,
+        Column("fragment", lambda z: z.fragment_id, "number"),
+        Column("start", lambda z: z.zone_start, "number"),
+        Column("rows", lambda z: z.zone_length, "number"),
+        Column("nulls", lambda z: "?" if z.nulls is None else z.nulls, "number"),
+        Column("bytes", lambda z: size(z.bytes), "number"),
+        Column("fpp", lambda z: share(z.fpp), "number"),
+        Column("", lambda z: "; ".join(z.problems)),
+        most=None if show_all else _ROWS_SHOWN,
+        noun="zone",
+    )
+    if info.zones:
+        say(zones)
 
 
 @command.command("query")
@@ -324,7 +307,7 @@ def query(
     Exit status 1 if none may.
     """
     from parquet_bloom.report.added import enumerated
-    from parquet_bloom.report.text import plural
+    from parquet_bloom.report.text import Column, Table, plural
     from parquet_bloom.search.index import is_key_index
     from parquet_bloom.zones.query import query_index
 
@@ -340,8 +323,17 @@ def query(
             f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, "
             f"{found.rows:,} of {found.total_rows:,} rows"
         )
-        rows = [(z.fragment, z.start, z.length, z.path or "") for z in found.zones]
-        _print_rows(("fragment", "start", "rows", "file"), rows, (0, 1, 2), show_all, names=(3,))
+        zones = Table.of(
+            found.zones,
+            Column("fragment", lambda z: z.fragment, "number"),
+            Column("start", lambda z: z.start, "number"),
+            Column("rows", lambda z: z.length, "number"),
+            Column("file", lambda z: z.path or "", "name"),
+            most=None if show_all else _ROWS_SHOWN,
+            noun="zone",
+        )
+        if found.zones:
+            say(zones)
         if found.uncovered:
             numbers = enumerated(list(map(str, found.uncovered)), None if show_all else _FRAGMENTS_SHOWN)
             say(f"no index covers fragments {numbers}: read them whole")

@@ -102,21 +102,24 @@ def print_report(report: KeyIndexReport, more: str = "") -> None:
     _print_columns(report.columns)
     if report.passed_over:
         say(f"{plural(report.passed_over, 'file')} without row groups: no row to find")
-    if not quiet() and report.seconds:
+    if report.seconds:
         say(f"{report.seconds:.2f} s")
 
 
 def _print_columns(columns: Sequence[IndexedColumn]) -> None:
-    from parquet_bloom.report.text import print_table, size
+    from parquet_bloom.report.text import Column, Table, size
 
-    if quiet():
-        return
-    rows = [
-        (one.column, f"{one.entries:,}", one.bits, size(one.bytes), _bytes_a_key(one), f"{one.false_places:.2g}")
-        for one in columns
-    ]
-    headings = ("column", "entries", "bits", "size", "bytes a key", "false row groups a lookup")
-    print_table(headings, rows, range(1, 6), names=(0,))
+    say(
+        Table.of(
+            columns,
+            Column("column", lambda one: one.column, "name"),
+            Column("entries", lambda one: f"{one.entries:,}", "number"),
+            Column("bits", lambda one: one.bits, "number"),
+            Column("size", lambda one: size(one.bytes), "number"),
+            Column("bytes a key", _bytes_a_key, "number"),
+            Column("false row groups a lookup", lambda one: f"{one.false_places:.2g}", "number"),
+        )
+    )
 
 
 def _bytes_a_key(one: IndexedColumn) -> str:
@@ -158,7 +161,7 @@ def rebuild(index: str, data: Sequence[str], false_places: float | None, as_json
 def inspect(index: str, data: Sequence[str], as_json: bool, options: ReadOptions) -> int:
     """Print what a key index has."""
     from parquet_bloom.keys.verify import inspect_key_index
-    from parquet_bloom.report.text import plural, print_table, size
+    from parquet_bloom.report.text import Column, Table, plural, size
 
     info = inspect_key_index(index, one_source(data) if data else None, **options)
     if as_json:
@@ -170,9 +173,17 @@ def inspect(index: str, data: Sequence[str], as_json: bool, options: ReadOptions
     say(f"of {info.table or info.root}{f', version {info.version}' if info.version else ''}")
     say(f"written {when} UTC, {_age(info.age)} ago, by {info.writer}")
     _print_columns(info.columns)
-    if not quiet():
-        rows = [(s.id, s.files, s.left, s.row_groups, f"{s.entries:,}", size(s.bytes)) for s in info.segments]
-        print_table(("segment", "files", "gone", "row groups", "entries", "size"), rows, range(1, 6))
+    say(
+        Table.of(
+            info.segments,
+            Column("segment", lambda s: s.id),
+            Column("files", lambda s: s.files, "number"),
+            Column("gone", lambda s: s.left, "number"),
+            Column("row groups", lambda s: s.row_groups, "number"),
+            Column("entries", lambda s: f"{s.entries:,}", "number"),
+            Column("size", lambda s: size(s.bytes), "number"),
+        )
+    )
     wrong = [one.column for one in info.columns if one.false_places > 2 * info.false_places]
     if wrong:
         say(f"{', '.join(wrong)}: more false row groups than the {info.false_places:g} that were wanted; index rebuild")

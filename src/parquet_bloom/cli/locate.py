@@ -89,7 +89,7 @@ def command(
 
     from parquet_bloom.keys.locate import facts_of, locate
     from parquet_bloom.output.atomic_file import new_output, new_target
-    from parquet_bloom.report.text import plural, print_table
+    from parquet_bloom.report.text import Column, Table, plural
 
     if output is not None:
         new_target(output, overwrite)
@@ -109,9 +109,16 @@ def command(
         print_json("locate", {"places": found.num_rows, "files": files, **facts, "found": list(_rows(found))})
     else:
         if output is None and not quiet():
-            shown = _rows(found.slice(0, _SHOWN))
-            rows = [(str(row["key"]), row["file"], row["row_group"], row["first_row"], row["rows"]) for row in shown]
-            print_table(("key", "file", "row group", "first row", "rows"), rows, (2, 3, 4), names=(1,))
+            say(
+                Table.of(
+                    list(_rows(found.slice(0, _SHOWN))),
+                    Column("key", lambda row: row["key"]),
+                    Column("file", lambda row: row["file"], "name"),
+                    Column("row group", lambda row: row["row_group"], "number"),
+                    Column("first row", lambda row: row["first_row"], "number"),
+                    Column("rows", lambda row: row["rows"], "number"),
+                )
+            )
             if found.num_rows > _SHOWN:
                 say(f"... and {found.num_rows - _SHOWN:,} more; -o FILE has all")
         aside(f"{plural(found.num_rows, 'place')} in {plural(files, 'file')}; {_how(facts)}")

@@ -144,7 +144,7 @@ def _said(scan: Any, explain: bool) -> int:
     if explain and not quiet():
         if (evidence := scan.search.evidence) is not None:
             note(skipping.index_line(evidence.cost))
-        skipping.print_explained(scan.verdicts, scan.excluded_files, file=sys.stderr)
+        skipping.print_explained(scan.verdicts, scan.excluded_files, aside, file=sys.stderr)
     skipping.log_read(lambda: scan.verdicts)
     say_unused(scan.unused)
     say_notes(scan.notes)

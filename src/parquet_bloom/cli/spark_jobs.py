@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, Unpack, cast
 
 import click
@@ -20,7 +22,6 @@ from parquet_bloom.cli.common import (
     json_option,
     none_if_empty,
     print_json,
-    quiet,
     range_option,
     raw_files_option,
     say,
@@ -32,6 +33,7 @@ from parquet_bloom.cli.locate import first_that_fits, keys_of, keys_options
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions, part
+from parquet_bloom.report.text import Column, Table, print_table
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -172,10 +174,10 @@ def _print_rows(
             {**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report},
         )
     else:
-        from parquet_bloom.report.text import plural, print_table
+        from parquet_bloom.report.text import plural
 
-        if rows and not quiet():
-            print_table(printout.columns, _cells(rows))
+        if rows:
+            say(_table(printout.columns, rows))
         say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in printout.sums)]))
         if report is not None:
             say(f"report: {report}")
@@ -183,9 +185,13 @@ def _print_rows(
     return status or int(printout.is_no(totals))
 
 
-def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
-    """Rows of Spark as a table shows them: NULL is nothing."""
-    return [["" if cell is None else cell for cell in row] for row in rows]
+def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Rows of Spark as a table; NULL is nothing."""
+    return Table.of(rows, *(Column(text, partial(_shown, at=at)) for at, text in enumerate(names)))
+
+
+def _shown(row: Sequence[object], at: int) -> object:
+    return "" if row[at] is None else str(row[at])
 
 
 _STAGES = ("no rows", "literal", "partition", "bounds", "filter", "index")
@@ -380,7 +386,6 @@ def read(
     \b
     parquet-bloom spark read events/ --where "trace_id = '4bf92f3577b34da6'"
     """
-    from parquet_bloom.report.text import print_table
     from parquet_bloom.spark import read as job
     from parquet_bloom.spark.storages import storages
 
@@ -391,7 +396,7 @@ def read(
             frame.write.parquet(storages(spark, (), output).absolute(output))
             return 0
         rows = frame.limit(limit + 1).collect()
-    print_table(frame.columns, _cells(rows[:limit]))
+    print_table(_table(frame.columns, rows[:limit]), sys.stdout)  # with --quiet too: they are what was asked for
     if len(rows) > limit:
         aside(f"... the first {limit}; give --limit, or --output for all")
     return 0

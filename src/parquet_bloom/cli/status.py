@@ -15,7 +15,6 @@ from parquet_bloom.cli.common import (
     github_option,
     json_option,
     none_if_empty,
-    paste,
     print_json,
     print_lines,
     quiet,
@@ -86,7 +85,7 @@ def command(
         print_lines(gates.of_status(report, asked), as_it_is=True)
     elif report.files and not quiet():
         name = sources[0] if len(sources) == 1 else f"{len(sources):,} names"
-        print_status(report, name, say, paste)
+        print_status(report, name, say)
     elif not report.failed and not quiet():
         say(f"{', '.join(sources)}: has no data file")
     failed = say_failed(report.failed, report.files + len(report.failed))

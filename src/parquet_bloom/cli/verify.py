@@ -17,7 +17,6 @@ from parquet_bloom.cli.common import (
     json_option,
     memory_option,
     none_if_empty,
-    paste,
     print_json,
     print_lines,
     quiet,
@@ -32,6 +31,7 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.options import ReadOptions, several
+from parquet_bloom.report.text import COMMAND
 
 if TYPE_CHECKING:
     from parquet_bloom.filters.verify import VerifyReport
@@ -112,19 +112,18 @@ def _say_mend(sources: Sequence[str], report: VerifyReport, options: ReadOptions
     table = named_table(sources)
     if table is None and (lying := [file.path for file in report.files if file.wrong_statistics]):
         say("  to write these statistics right, by a new footer behind each file:")
-        paste(repair_command(lying if len(lying) == 1 else sources))
+        say(repair_command(lying if len(lying) == 1 else sources), COMMAND)
     if not wrong or (table is not None and table.version is not None):  # the past does not change
         return
     specs = {one.spec for one in wrong}
     spec = specs.pop() if len(specs) == 1 else None
     say("  to build these filters anew from the values:")
-    paste(
-        add_command(
-            sources,
-            sorted({one.column for one in wrong}),
-            replace=True,
-            spec=spec if spec != "final" else None,
-            catalog_properties=options.get("catalog_properties"),
-            allow_roots=[str(root) for root in several(options.get("allow_roots") or ())],
-        )
+    command = add_command(
+        sources,
+        sorted({one.column for one in wrong}),
+        replace=True,
+        spec=spec if spec != "final" else None,
+        catalog_properties=options.get("catalog_properties"),
+        allow_roots=[str(root) for root in several(options.get("allow_roots") or ())],
     )
+    say(command, COMMAND)

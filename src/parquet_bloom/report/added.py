@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
-from parquet_bloom.report.text import Say, gist, growth, headline, plural, print_table, share, size
+from parquet_bloom.report.text import Column, Say, Table, gist, growth, headline, plural, share, size
 
 FILES_SHOWN = 20
 _NAMES_SHOWN = 6
@@ -25,7 +26,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
         _print_one(files[0], say)
     elif files:
         _print_totals(files, say)
-        print_columns(files)
+        print_columns(files, say)
     for line in skipped_lines(files, None if everything else _NAMES_SHOWN):
         say(line)
     if everything:
@@ -106,10 +107,8 @@ def _write_summary(way: str, files: Sequence[Any]) -> str:
 
 def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], everything: bool, say: Say) -> None:
     """A line a file, of many files the first; the first column is the path, the others are numbers."""
-    shown = rows if everything else rows[:FILES_SHOWN]
-    print_table(headings, shown, right=range(1, len(headings)), names=(0,))
-    if len(shown) < len(rows):
-        say(f"... and {len(rows) - len(shown):,} files more; --all has all")
+    columns = [Column(text, itemgetter(at), "number" if at else "name") for at, text in enumerate(headings)]
+    say(Table.of(rows, *columns, most=None if everything else FILES_SHOWN, noun="file"))
 
 
 def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
@@ -232,36 +231,40 @@ def disk_for(files: Sequence[Any]) -> int:
     return there + sum(int(f.planned_bytes) for f in here) + max((int(f.bytes_needed) for f in here), default=0)
 
 
-def print_columns(files: Sequence[Any]) -> None:
+def print_columns(files: Sequence[Any], say: Say) -> None:
     """Print the filters of each column, over several files."""
-    dry = files[0].dry_run
-    sums: dict[str, list[Any]] = {}
+    dry, many = files[0].dry_run, len(files)
+    sums: dict[str, _Sum] = {}
     for file in files:
         for column, n in file.planned.items() if dry else ():
-            _sum(sums, column)[0] += 1
-            sums[column][1] += n
-        seen = set()
+            sums.setdefault(column, _Sum(column)).add(file, n)
         for f in file.filters:
-            one = _sum(sums, f.column)
-            one[0] += f.column not in seen
-            one[1] += 1
-            one[2] += f.length
-            one[3] = max(one[3], f.fpp)
-            seen.add(f.column)
-    if not sums:
-        return
-    many = len(files)
-    rows = [
-        (column, f"{n:,} of {many:,}", f"{filters:,}", size(length), share(rate))
-        for column, (n, filters, length, rate) in sums.items()
-    ]
-    headings = ("column", "files", "filters", "bytes", "worst fpp")
-    shown = 3 if dry else len(headings)
-    print_table(headings[:shown], [row[:shown] for row in rows], right=range(1, shown), names=(0,))
+            sums.setdefault(f.column, _Sum(f.column)).add(file, 1, f.length, f.fpp)
+    table = Table.of(
+        list(sums.values()),
+        Column("column", lambda one: one.column, "name"),
+        Column("files", lambda one: f"{len(one.files):,} of {many:,}", "number"),
+        Column("filters", lambda one: f"{one.filters:,}", "number"),
+        not dry and Column("bytes", lambda one: size(one.bytes), "number"),
+        not dry and Column("worst fpp", lambda one: share(one.fpp), "number"),
+    )
+    if sums:
+        say(table)
 
 
-def _sum(sums: dict[str, list[Any]], column: str) -> list[Any]:
-    return sums.setdefault(column, [0, 0, 0, 0.0])
+@dataclass
+class _Sum:
+    """The filters of a column; files by their sources."""
+
+    column: str
+    files: set[str] = field(default_factory=set)
+    filters: int = 0
+    bytes: int = 0
+    fpp: float = 0.0
+
+    def add(self, file: Any, filters: int, length: int = 0, fpp: float = 0.0) -> None:
+        self.files.add(file.source)
+        self.filters, self.bytes, self.fpp = self.filters + filters, self.bytes + length, max(self.fpp, fpp)
 
 
 def _print_filters(files: Sequence[Any], say: Say) -> None:
@@ -269,11 +272,16 @@ def _print_filters(files: Sequence[Any], say: Say) -> None:
         if file.filters:
             if len(files) > 1:
                 say(file.source)
-            rows = [
-                (f.row_group, f.column, size(f.num_bytes), share(f.fpp), f"{f.estimated_ndv:,.0f}")
-                for f in file.filters
-            ]
-            print_table(("row group", "column", "bytes", "fpp", "distinct"), rows, right=(0, 2, 3, 4), names=(1,))
+            say(
+                Table.of(
+                    file.filters,
+                    Column("row group", lambda f: f.row_group, "number"),
+                    Column("column", lambda f: f.column, "name"),
+                    Column("bytes", lambda f: size(f.num_bytes), "number"),
+                    Column("fpp", lambda f: share(f.fpp), "number"),
+                    Column("distinct", lambda f: f"{f.estimated_ndv:,.0f}", "number"),
+                )
+            )
 
 
 def say_travel(file: Any, say: Say) -> None:

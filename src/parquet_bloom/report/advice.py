@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from parquet_bloom.advice.advise import Advice, ColumnAdvice
@@ -26,11 +27,11 @@ from parquet_bloom.facts.known import (
     range_text,
     same_release,
 )
-from parquet_bloom.report.text import Say, folded, plural, print_table, share, shortened, size, width_of
+from parquet_bloom.report.text import COMMAND, Column, Say, Table, folded, plural, share, shortened, size, width_of
 
 
-def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
-    """Columns that are advised, with gain and cost; why others are not; flags; commands, which `paste` prints."""
+def print_advice(advice: Advice, show_all: bool, say: Say) -> None:
+    """Columns that are advised, with gain and cost; why others are not; flags; commands."""
     some = "" if advice.footers_read == advice.files else f" (by the footers of {advice.footers_read:,})"
     shape = f"{plural(advice.files, 'file')}, {plural(advice.row_groups, 'row group')}, {plural(advice.rows, 'row')}"
     say(f"{shape}, {size(advice.bytes)}{some}")
@@ -44,9 +45,7 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
     else:
         say("no column needs a filter that it lacks", "green")
     if advised:
-        rows = [_row(column) for column in advised]
-        head = ("column", "fpp", "filters", "to add", "absent key", "present key", "in vain")
-        print_table(head, rows, right=(1, 2, 3, 4, 5, 6), names=(0,))
+        say(Table.of(advised, *_COLUMNS))
         say(
             "absent, present key: the share of all row groups that a lookup is spared, beyond what bounds spare it; "
             "in vain: row groups that it reads because a filter errs"
@@ -59,15 +58,13 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
         for used, names in _by_engines(advised).items():
             say(f"{', '.join(names)}: {used}")
     others = [column for column in advice.columns if not column.advised]
-    shown = others if show_all or len(others) <= 20 else others[:20]
-    if shown:
-        print_table(("column", "not advised, as"), [(column.column, column.reason) for column in shown], names=(0,))
-    if len(shown) < len(others):
-        say(f"... and {plural(len(others) - len(shown), 'column')} more; --all has all")
+    if others:
+        because = Column("column", lambda one: one.column, "name"), Column("not advised, as", lambda one: one.reason)
+        say(Table.of(others, *because, most=None if show_all else 20, noun="column"))
     for line in advice.flags:
         say("note: " + line)
     for command in advice.commands:
-        paste(command, "bold")
+        say(command, COMMAND)
 
 
 def filters_today(advised: Sequence[ColumnAdvice]) -> str:
@@ -75,27 +72,7 @@ def filters_today(advised: Sequence[ColumnAdvice]) -> str:
     shares = sorted(column.with_filter for column in advised)
     if not shares or not shares[-1]:
         return ""
-    low, high = share(shares[0]), share(shares[-1])
-    return f"{low if low == high else f'{low} to {high}'} of the row groups have one today"
-
-
-def _row(column: ColumnAdvice) -> tuple[str, ...]:
-    assert column.filter_bytes is not None
-    assert column.seconds is not None
-    assert column.absent is not None
-    assert column.present is not None
-    low, _, high = column.filter_bytes
-    least, most = size(round(low)), size(round(high))
-    taken = least if least == most else f"{least} to {most}"
-    return (
-        column.column,
-        share(column.fpp),
-        taken,
-        in_seconds(column.seconds),
-        in_percent(column.absent.row_groups),
-        in_percent(column.present.row_groups),
-        f"{column.in_vain:.2g}",
-    )
+    return f"{between(Interval(shares[0], shares[0], shares[-1]), share)} of the row groups have one today"
 
 
 def _by_engines(columns: Sequence[ColumnAdvice]) -> dict[str, list[str]]:
@@ -111,8 +88,7 @@ def _by_engines(columns: Sequence[ColumnAdvice]) -> dict[str, list[str]]:
 
 def in_percent(interval: Interval) -> str:
     """A share as people read it: "98 to 100 %"."""
-    low, high = (round(100 * end) for end in (interval.low, interval.high))
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    return f"{between(interval, lambda end: str(round(100 * end)))} %"
 
 
 def in_seconds(interval: Interval) -> str:
@@ -121,6 +97,33 @@ def in_seconds(interval: Interval) -> str:
         return "< 1 s"
     low, high = round(interval.low), max(1, round(interval.high))
     return f"{high} s" if low == high else f"{low} to {high} s"
+
+
+def between(interval: Interval, text: Callable[[float], str]) -> str:
+    """Both ends of an interval, or one where they read the same: "1.0 MiB to 2.0 MiB"."""
+    low, high = text(interval.low), text(interval.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def bytes_between(interval: Interval) -> str:
+    """Bytes as people read them."""
+    return between(interval, lambda end: size(round(end)))
+
+
+# Of an advised column; a page sorts it by the numbers.
+NAME, RATE, BYTES, SECONDS, ABSENT, PRESENT, VAIN = _COLUMNS = (
+    Column("column", lambda one: one.column, "name"),
+    Column("fpp", lambda one: (share(one.fpp), one.fpp or 0.0), "number"),
+    Column("filters", lambda one: (bytes_between(one.filter_bytes), one.filter_bytes.likely), "number"),
+    Column("to add", lambda one: (in_seconds(one.seconds), one.seconds.likely), "number"),
+    Column("absent key", lambda one: _spared(one.absent), "number"),
+    Column("present key", lambda one: _spared(one.present), "number"),
+    Column("in vain", lambda one: (f"{one.in_vain:.2g}", one.in_vain or 0.0), "number"),
+)
+
+
+def _spared(lookup: Any) -> tuple[str, float]:
+    return in_percent(lookup.row_groups), lookup.row_groups.likely
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -300,7 +303,8 @@ def _print_measured(report: Any, say: Say) -> None:
     always = using - {a.engine for a in report.answers if a.answer != USED}
     shown = [e for e in measured if e.name in using - always] or measured
     say(f"by type of column, {_named(shown)}:")
-    print_table(["type", *(e.title for e in shown)], table_rows(report, shown))
+    columns = [Column(text, itemgetter(at)) for at, text in enumerate(["type", *(e.title for e in shown)])]
+    say(Table.of(table_rows(report, shown), *columns))
     others = [e for e in measured if e not in shown]
     for what, some in (("for all of these", always), ("use no filters", {e.name for e in others} - always)):
         if named := _named([e for e in others if e.name in some]):

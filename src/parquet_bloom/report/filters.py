@@ -12,7 +12,20 @@ from parquet_bloom.options import DEFAULT_FORM
 from parquet_bloom.report.added import print_files
 from parquet_bloom.report.gates import sampled_text, status_text
 from parquet_bloom.report.statistics import print_statistics
-from parquet_bloom.report.text import Say, between, count, gist, headline, plural, print_table, ranges, share, size
+from parquet_bloom.report.text import (
+    COMMAND,
+    Column,
+    Say,
+    Table,
+    between,
+    count,
+    gist,
+    headline,
+    plural,
+    ranges,
+    share,
+    size,
+)
 
 # --- outliers -------------------------------------------------------------------------------------
 #
@@ -98,9 +111,9 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
             if len(files) > 1:
                 _say_total([file], file.filters, "", say)
             if file.filters:
-                _print_every(file.filters, not form)
+                _print_every(file.filters, not form, say)
     elif filters:
-        _print_by_column(files, not form)
+        _print_by_column(files, not form, say)
         for line in outlier_lines(files):
             say(line)
     if older := sum(file.older_footers for file in files):
@@ -147,47 +160,64 @@ def _form(filters: Sequence[Any]) -> str:
     return "{}, {}".format(*forms.pop()) if len(forms) == 1 else ""
 
 
-def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
-    groups = sum(file.row_groups for file in files)
-    rows = []
-    for column, filters in _by_column(f for file in files for f in file.filters).items():
-        filled = [f for f in filters if f.num_bytes]
-        set_shares = sorted(f.bits_set / (8 * f.num_bytes) for f in filled)
-        ndvs = sorted(f.estimated_ndv for f in filled)
-        forms = [_form(filters) or plural(len({(f.spec, f.place) for f in filters}), "form")] if with_form else []
-        rows.append(
-            (
-                column,
-                *forms,
-                f"{len(filters):,} of {groups:,}",
-                size(sum(f.num_bytes for f in filters)),
-                _range(set_shares),
-                _range(sorted(f.fpp for f in filled)),
-                between(list(dict.fromkeys(map(_short, ndvs)))) or "-",
-                sum(len(f.problems) for f in filters),
-            )
-        )
-    forms = ["form"] if with_form else []
-    headings = ("column", *forms, "filters", "bytes", "bits set", "fpp", "distinct", "problems")
-    # Columns of nothing but zeros would push others together.
-    shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
-    first = 1 + len(forms)
-    bad = dict.fromkeys([number for number, row in enumerate(rows) if row[-1]], "red")
-    print_table(headings[:shown], [row[:shown] for row in rows], range(first, shown), names=(0,), styles=bad)
-
-
-def _print_every(filters: Sequence[Any], with_form: bool) -> None:
-    rows = []
+def _by_column(filters: Iterable[Any]) -> list[tuple[str, list[Any]]]:
+    found: dict[str, list[Any]] = {}
     for f in filters:
-        form = [f"{f.spec or '?'}, {f.place}"] if with_form else []
-        bits = share(f.bits_set / (8 * f.num_bytes)) if f.num_bytes else "-"
-        offset = "-" if f.offset is None else f.offset
-        rate = share(f.fpp) if f.num_bytes else "-"
-        rows.append((f.row_group, f.column, *form, offset, size(f.num_bytes), bits, rate, count(f.estimated_ndv)))
-    first = 3 if with_form else 2
-    headings = ("row group", "column", *["form"] * with_form, "offset", "bytes", "bits set", "fpp", "distinct")
-    bad = dict.fromkeys([number for number, f in enumerate(filters) if f.problems], "red")
-    print_table(headings, rows, right=(0, *range(first, first + 5)), names=(1,), styles=bad)
+        found.setdefault(f.column, []).append(f)
+    return list(found.items())
+
+
+def _print_by_column(files: Sequence[Any], with_form: bool, say: Say) -> None:
+    groups = sum(file.row_groups for file in files)
+    columns = _by_column(f for file in files for f in file.filters)
+    say(
+        Table.of(
+            columns,
+            Column("column", lambda one: one[0], "name"),
+            with_form and Column("form", lambda one: _forms(one[1])),
+            Column("filters", lambda one: f"{len(one[1]):,} of {groups:,}", "number"),
+            Column("bytes", lambda one: size(sum(f.num_bytes for f in one[1])), "number"),
+            Column("bits set", lambda one: _range([f.bits_set / (8 * f.num_bytes) for f in _filled(one[1])]), "number"),
+            Column("fpp", lambda one: _range([f.fpp for f in _filled(one[1])]), "number"),
+            Column("distinct", lambda one: _distinct(one[1]), "number"),
+            # Columns of nothing but zeros would push others together.
+            any(map(_problems, columns)) and Column("problems", _problems, "number"),
+            style=lambda one: "red" if _problems(one) else "",
+        )
+    )
+
+
+def _problems(of_column: tuple[str, list[Any]]) -> int:
+    return sum(len(f.problems) for f in of_column[1])
+
+
+def _filled(filters: Sequence[Any]) -> list[Any]:
+    return [f for f in filters if f.num_bytes]
+
+
+def _forms(filters: Sequence[Any]) -> str:
+    return _form(filters) or plural(len({(f.spec, f.place) for f in filters}), "form")
+
+
+def _distinct(filters: Sequence[Any]) -> str:
+    return between(list(dict.fromkeys(map(_short, sorted(f.estimated_ndv for f in _filled(filters)))))) or "-"
+
+
+def _print_every(filters: Sequence[Any], with_form: bool, say: Say) -> None:
+    say(
+        Table.of(
+            filters,
+            Column("row group", lambda f: f.row_group, "number"),
+            Column("column", lambda f: f.column, "name"),
+            with_form and Column("form", lambda f: f"{f.spec or '?'}, {f.place}"),
+            Column("offset", lambda f: "-" if f.offset is None else f.offset, "number"),
+            Column("bytes", lambda f: size(f.num_bytes), "number"),
+            Column("bits set", lambda f: share(f.bits_set / (8 * f.num_bytes)) if f.num_bytes else "-", "number"),
+            Column("fpp", lambda f: share(f.fpp) if f.num_bytes else "-", "number"),
+            Column("distinct", lambda f: count(f.estimated_ndv), "number"),
+            style=lambda f: "red" if f.problems else "",
+        )
+    )
 
 
 def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
@@ -204,9 +234,10 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
         for file in files:
             if len(files) > 1:
                 headline(file.path, f"{plural(len(file.filters), 'filter')}, {len(file.wrong):,} wrong", say)
-            _print_verdicts(file.filters)
+            if file.filters:
+                _print_verdicts(file.filters, say)
     elif filters:
-        _print_verdicts_by_column(filters)
+        _print_verdicts_by_column(filters, say)
     for status in ("wrong", "unknown"):
         found = [
             (file.path if len(files) > 1 else "", f, f.reason)
@@ -223,37 +254,47 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
         print_statistics([(file.path, file.statistics) for file in compared], everything, say)
 
 
-def _print_verdicts(filters: Sequence[Any]) -> None:
-    if filters:
-        rows = [
-            (f.row_group, f.column, f.spec or "?", f"{f.values:,}", f"{f.missed:,}", share(f.measured_fpp), f.status)
-            for f in filters
-        ]
-        headings = ("row group", "column", "spec", "values", "missed", "measured fpp", "verdict")
-        bad = dict.fromkeys([number for number, f in enumerate(filters) if f.status == "wrong"], "red")
-        print_table(headings, rows, right=(0, 3, 4, 5), names=(1,), styles=bad)
+def _print_verdicts(filters: Sequence[Any], say: Say) -> None:
+    say(
+        Table.of(
+            filters,
+            Column("row group", lambda f: f.row_group, "number"),
+            Column("column", lambda f: f.column, "name"),
+            Column("spec", lambda f: f.spec or "?"),
+            Column("values", lambda f: f"{f.values:,}", "number"),
+            Column("missed", lambda f: f"{f.missed:,}", "number"),
+            Column("measured fpp", lambda f: share(f.measured_fpp), "number"),
+            Column("verdict", lambda f: f.status),
+            style=lambda f: "red" if f.status == "wrong" else "",
+        )
+    )
 
 
-def _print_verdicts_by_column(filters: Sequence[Any]) -> None:
-    rows = []
-    for column, found in _by_column(filters).items():
-        absent = sum(f.absent for f in found)
-        admitted = sum(f.measured_fpp * f.absent for f in found if f.measured_fpp is not None)
-        states = Counter(f.status for f in found)
-        verdict = ", ".join(f"{states[s]:,} {s}" for s in ("wrong", "unknown", "right") if states[s])
-        specs = ", ".join(sorted({f.spec or "?" for f in found}))
-        counts = (len(found), sum(f.values for f in found), sum(f.missed for f in found))
-        rows.append((column, specs, *map("{:,}".format, counts), share(admitted / absent if absent else None), verdict))
-    headings = ("column", "spec", "filters", "values", "missed", "measured fpp", "verdict")
-    bad = dict.fromkeys([number for number, row in enumerate(rows) if "wrong" in row[-1]], "red")
-    print_table(headings, rows, right=(2, 3, 4, 5), names=(0,), styles=bad)
+def _print_verdicts_by_column(filters: Sequence[Any], say: Say) -> None:
+    say(
+        Table.of(
+            _by_column(filters),
+            Column("column", lambda one: one[0], "name"),
+            Column("spec", lambda one: ", ".join(sorted({f.spec or "?" for f in one[1]}))),
+            Column("filters", lambda one: f"{len(one[1]):,}", "number"),
+            Column("values", lambda one: f"{sum(f.values for f in one[1]):,}", "number"),
+            Column("missed", lambda one: f"{sum(f.missed for f in one[1]):,}", "number"),
+            Column("measured fpp", lambda one: share(_measured(one[1])), "number"),
+            Column("verdict", lambda one: _verdict(one[1])),
+            style=lambda one: "red" if "wrong" in _verdict(one[1]) else "",
+        )
+    )
 
 
-def _by_column(filters: Iterable[Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for f in filters:
-        found.setdefault(f.column, []).append(f)
-    return found
+def _measured(filters: Sequence[Any]) -> float | None:
+    absent = sum(f.absent for f in filters)
+    admitted = sum(f.measured_fpp * f.absent for f in filters if f.measured_fpp is not None)
+    return admitted / absent if absent else None
+
+
+def _verdict(filters: Sequence[Any]) -> str:
+    states = Counter(f.status for f in filters)
+    return ", ".join(f"{states[s]:,} {s}" for s in ("wrong", "unknown", "right") if states[s])
 
 
 def _texts(files: Sequence[Any], kind: str) -> list[tuple[str, Any, str]]:
@@ -276,8 +317,8 @@ def _say_texts(what: str, found: Sequence[tuple[str, Any, str]], say: Say) -> No
 
 
 def _range(shares: Sequence[float]) -> str:
-    """31 %, 31-35 % or up to 35 %, of sorted shares."""
-    texts = list(dict.fromkeys(share(s) for s in (*shares[:1], *shares[-1:])))
+    """31 %, 31-35 % or up to 35 %."""
+    texts = list(dict.fromkeys(map(share, (min(shares), max(shares)) if shares else ())))
     if len(texts) == 2 and texts[0].startswith("<"):
         return f"up to {texts[1]}"
     return "-" if not texts else texts[0] if len(texts) == 1 else f"{texts[0].removesuffix(' %')}-{texts[1]}"
@@ -293,12 +334,8 @@ def _short(number: float) -> str:
 # What `status` found, for people: a line a column, what is missing in words, and the command that adds it.
 
 
-def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
-    """Print a StatusReport.
-
-    name   what was named, or nothing
-    paste  prints a command
-    """
+def print_status(report: Any, name: str, say: Say) -> None:
+    """Print a StatusReport; name: what was named, or nothing."""
     of = ", ".join([*([name] if name else []), *([f"version {report.version}"] if report.version else [])])
     looked = f"{plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}"
     say(f"{of}: {looked}" if of else looked)
@@ -306,25 +343,30 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
         say("  no column has a filter; `parquet-bloom add` gives them some, `parquet-bloom advise` says which")
         return
     lost = any(one.row_groups_lost for one in report.columns)
-    rows = []
-    for one in report.columns:
-        gone = [f"{one.row_groups_lost:,}", one.lost_since or "-"] if lost else []
-        whole = f"{one.files - one.files_lacking:,} of {one.files:,}"
-        counts = (f"{one.row_groups - one.row_groups_lacking:,}", f"{one.row_groups_lacking:,}", *gone, whole)
-        rows.append((one.column, *counts, size(one.filter_bytes), share(one.fpp)))
-    headings = ("column", "have", "lack", *(["lost", "since"] if lost else []), "whole files", "bytes", "worst fpp")
-    lacking = {number: "red" for number, one in enumerate(report.columns) if one.incomplete}
-    print_table(headings, rows, range(1, len(headings)), names=(0,), styles=lacking)
+    say(
+        Table.of(
+            report.columns,
+            Column("column", lambda one: one.column, "name"),
+            Column("have", lambda one: f"{one.row_groups - one.row_groups_lacking:,}", "number"),
+            Column("lack", lambda one: f"{one.row_groups_lacking:,}", "number"),
+            lost and Column("lost", lambda one: f"{one.row_groups_lost:,}", "number"),
+            lost and Column("since", lambda one: one.lost_since or "-", "number"),
+            Column("whole files", lambda one: f"{one.files - one.files_lacking:,} of {one.files:,}", "number"),
+            Column("bytes", lambda one: size(one.filter_bytes), "number"),
+            Column("worst fpp", lambda one: share(one.fpp), "number"),
+            style=lambda one: "red" if one.incomplete else "",
+        )
+    )
     for one in report.columns:
         if one.row_groups_lacking:
             say(f"  {status_text(one)}" + (f"; none is worth its bytes: {one.no_gain}" if one.no_gain else ""))
     if report.complete:
         but = ", but for columns that gain nothing by them" if any(one.no_gain for one in report.columns) else ""
         say(f"  each row group that holds a value has its filters{but}")
-    for number, command in enumerate(report.mend):
-        if number == 0:
-            say("  to add what is missing:")
-        paste(command)
+    if report.mend:
+        say("  to add what is missing:")
+    for command in report.mend:
+        say(command, COMMAND)
     lacking_some = [one for one in report.columns if one.incomplete]
     if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
         whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"

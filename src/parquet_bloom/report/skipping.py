@@ -6,15 +6,16 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from parquet_bloom.report.text import (
     LEAST_WIDTH,
+    Column,
     Say,
+    Table,
     gist,
     headline,
     plural,
-    print_table,
     ranges,
     ranges_within,
     size,
@@ -60,7 +61,7 @@ def print_checked(
     if explain:
         if verdicts.index_cost.requests:
             say(index_line(verdicts.index_cost))
-        print_explained(verdicts, verdicts.excluded, everything)
+        print_explained(verdicts, verdicts.excluded, say, everything)
         return
     left: dict[str, list[int]] = {}
     of = Counter(v.path for v in verdicts)
@@ -75,11 +76,16 @@ def print_checked(
         say(f"left: all {plural(len(verdicts), 'row group')} of {plural(len(of), 'file')}")
     elif left:
         say(f"left: {plural(sum(map(len, left.values())), 'row group')} in {len(left):,} of {plural(len(of), 'file')}")
-        shown = list(left.items()) if everything else list(left.items())[:_FILES_SHOWN]
-        rows = [(path, f"{len(groups):,} of {of[path]:,}", ranges(groups, most)) for path, groups in shown]
-        print_table(("file", "left", "row groups"), rows, right=(1,), names=(0,))
-        if len(shown) < len(left):
-            say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
+        say(
+            Table.of(
+                list(left.items()),
+                Column("file", lambda one: one[0], "name"),
+                Column("left", lambda one: f"{len(one[1]):,} of {of[one[0]]:,}", "number"),
+                Column("row groups", lambda one: ranges(one[1], most)),
+                most=None if everything else _FILES_SHOWN,
+                noun="file",
+            )
+        )
 
 
 def log_read(verdicts: Callable[[], Iterable[Any]]) -> None:
@@ -96,35 +102,32 @@ def index_line(cost: Cost) -> str:
 
 
 def print_explained(
-    verdicts: Sequence[Any], excluded: Sequence[Any], everything: bool = False, file: IO[str] | None = None
+    verdicts: Sequence[Any], excluded: Sequence[Any], say: Say, everything: bool = False, file: IO[str] | None = None
 ) -> None:
     """Row groups that are read, and why; then how many are skipped by what, and files that were not opened.
 
     One line a reason, and of several files one a file that is read, but for reasons that many files share; with
     `everything` one a row group and a file. No line is folded.
+
+    file  on which it is drawn; None: standard output
     """
     if everything:
-        _print_every(verdicts, excluded, file)
+        _print_every(verdicts, excluded, say)
         return
-    out = file or sys.stdout
     left = [v for v in verdicts if not v.skipped]
     many = len({v.path for v in verdicts}) + len(excluded) > 1
     kept = alike(left)
     shared = [group for group in kept if many and len({v.path for v in group}) > _FILES_SHARE]
-    lines = _print_read_reasons([group for group in kept if group not in shared], out) if many else 0
-    room = None if many else max(_WHICH, width_of(out) - LEAST_WIDTH + _WHICH)
+    width = width_of(file or sys.stdout)
+    lines = _print_read_reasons([group for group in kept if group not in shared], say, width) if many else 0
+    room = None if many else max(_WHICH, width - LEAST_WIDTH + _WHICH)
     rows = summed([v for group in shared for v in group] if many else left, "read", room)
     rows += summed([v for v in verdicts if v.skipped], "skip", room)
-    rows += [("-", *row[1:]) for row in summed(excluded, "not opened")]
+    rows += [one._replace(row_groups="-") for one in summed(excluded, "not opened")]
     if rows:
-        headings = summed_headings(many)
-        shown = rows[:_REASONS_SHOWN]
-        styles = {i: "green" for i, row in enumerate(shown) if row[2] != "read"}
-        print_table(headings, shown, (0,), file, names=(1,) if many else (), ends=(4,), styles=styles)
-        if len(rows) > len(shown):
-            print(f"... and {plural(len(rows) - len(shown), 'reason')} more", file=out)
+        say(summed_table(rows, many, _REASONS_SHOWN))
     if lines + len(rows) < len(verdicts) + len(excluded):
-        print("a line a row group: check --explain --all", file=out)
+        say("a line a row group: check --explain --all")
 
 
 def alike(ones: Iterable[Any]) -> list[list[Any]]:
@@ -135,40 +138,63 @@ def alike(ones: Iterable[Any]) -> list[list[Any]]:
     return sorted(groups.values(), key=len)
 
 
-def summed_headings(many: bool) -> tuple[str, ...]:
-    """Those of `summed`; many: of several files."""
-    return ("row groups", "in" if many else "which", "verdict", "by", "why")
+class Summed(NamedTuple):
+    """Row groups that fell to the same: how many, where, the verdict, by which evidence, why."""
+
+    row_groups: str
+    where: str
+    verdict: str
+    by: str
+    why: str
 
 
-def summed(ones: Iterable[Any], verdict: str, room: int | None = None) -> list[tuple[str, str, str, str, str]]:
-    """A row a reason: how many, in which files, the verdict, by what, why.
+def summed_table(rows: Sequence[Summed], many: bool, most: int | None = None, first: str = "row groups") -> Table:
+    """Sums as a table; many: of several files."""
+    return Table.of(
+        rows,
+        Column(first, lambda one: one.row_groups, "number"),
+        Column("in" if many else "which", lambda one: one.where, "name" if many else "text"),
+        Column("verdict", lambda one: one.verdict),
+        Column("by", lambda one: one.by),
+        Column("why", lambda one: one.why, "end"),
+        style=lambda one: "" if one.verdict == "read" else "green",
+        most=most,
+        noun="reason",
+        rest="",
+    )
+
+
+def summed(ones: Iterable[Any], verdict: str, room: int | None = None) -> list[Summed]:
+    """A row a reason.
 
     room  of verdicts of one file: columns for the numbers of row groups, which then stand where files do
     """
     rows = []
     for group in alike(ones):
-        paths = list(dict.fromkeys(one.path for one in group))
-        where = _files(paths) if room is None else _which(group, room)
-        rows.append((f"{len(group):,}", where, verdict, group[0].decided_by or "-", _reason(group)))
+        where = _files(list(dict.fromkeys(one.path for one in group))) if room is None else _which(group, room)
+        rows.append(Summed(f"{len(group):,}", where, verdict, group[0].decided_by or "-", _reason(group)))
     return rows
 
 
-def _print_read_reasons(groups: Sequence[Sequence[Any]], out: IO[str]) -> int:
+def _print_read_reasons(groups: Sequence[Sequence[Any]], say: Say, width: int) -> int:
     """A line a file and a reason why row groups of it are read; returns how many lines that would be of all."""
     by_file: dict[tuple[str, int], list[Any]] = {}
     for number, group in enumerate(groups):
         for v in group:
             by_file.setdefault((v.path, number), []).append(v)
     kept = list(by_file.values())
-    room = max(_WHICH, width_of(out) // 5)
-    shown = kept[:_FILES_SHOWN]
-    if shown:
-        rows = [(some[0].path, _which(some, room), some[0].reason) for some in shown]
-        print_table(("file", "row groups", "why"), rows, (), out, names=(0,), ends=(2,))
-    if len(shown) < len(kept):
-        others = kept[len(shown) :]
+    room = max(_WHICH, width // 5)
+    table = Table.of(
+        kept[:_FILES_SHOWN],
+        Column("file", lambda some: some[0].path, "name"),
+        Column("row groups", lambda some: _which(some, room)),
+        Column("why", lambda some: some[0].reason, "end"),
+    )
+    if kept:
+        say(table)
+    if others := kept[_FILES_SHOWN:]:
         more = plural(sum(map(len, others)), "row group")
-        print(f"... and {more} more, in {plural(len({some[0].path for some in others}), 'file')}", file=out)
+        say(f"... and {more} more, in {plural(len({some[0].path for some in others}), 'file')}")
     return len(kept)
 
 
@@ -187,24 +213,26 @@ def _reason(group: Sequence[Any]) -> str:
     return first if all(one.reason == first for one in group) else f"{first} (the first)"
 
 
-def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], file: IO[str] | None) -> None:
+def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], say: Say) -> None:
     """A line a row group, those that are read first, and a line a file that was not opened."""
     ordered = sorted(verdicts, key=lambda v: v.skipped)  # stable
-    many = len({v.path for v in verdicts}) > 1
-    asked = any(v.bytes_read for v in verdicts)
-    rows = []
-    for v in ordered:
-        row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-")
-        rows.append((*([v.path] if many else []), *row, *([f"{v.bytes_read:,}"] if asked else []), v.reason))
-    headings = (*(["file"] if many else []), "row group", "verdict", "by", *(["bytes read"] if asked else []), "why")
-    if rows:
-        right = (int(many), many + 3) if asked else (int(many),)
-        styles = {i: "green" for i, v in enumerate(ordered) if v.skipped}
-        print_table(headings, rows, right, file, (0,) if many else (), (len(headings) - 1,), styles)
-    closed = [(one.path, "not opened", one.decided_by, one.reason) for one in excluded]
-    if closed:
-        green = dict.fromkeys(range(len(closed)), "green")
-        print_table(("file", "verdict", "by", "why"), closed, (), file, (0,), (3,), green)
+    file, by = Column("file", lambda v: v.path, "name"), Column("by", lambda v: v.decided_by or "-")
+    why = Column("why", lambda v: v.reason, "end")
+    if ordered:
+        say(
+            Table.of(
+                ordered,
+                len({v.path for v in verdicts}) > 1 and file,
+                Column("row group", lambda v: v.row_group, "number"),
+                Column("verdict", lambda v: "skip" if v.skipped else "read"),
+                by,
+                any(v.bytes_read for v in verdicts) and Column("bytes read", lambda v: f"{v.bytes_read:,}", "number"),
+                why,
+                style=lambda v: "green" if v.skipped else "",
+            )
+        )
+    if excluded:
+        say(Table.of(excluded, file, Column("verdict", lambda v: "not opened"), by, why, style=lambda v: "green"))
 
 
 def unfiltered_lines(columns: Sequence[Any]) -> list[str]:

@@ -8,17 +8,17 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import IO, Any, NamedTuple, Protocol
+from itertools import zip_longest
+from typing import IO, Any, Literal, NamedTuple, Protocol
 
 LEAST_WIDTH = 80
 UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut
 ELLIPSIS = "…"
 # Yellow cannot be read on a light ground.
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "magenta": "35"}  # of ECMA-48, SGR
+COMMAND = "command"
+_CODES = {"bold": "1", COMMAND: "1", "dim": "2", "red": "31", "green": "32", "magenta": "35"}  # of ECMA-48, SGR
 _VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
 # What json.dumps leaves as it is and a terminal may obey or hide: C1, zero-width and bidi marks, lone surrogates.
 _UNSEEN = re.compile(
@@ -27,10 +27,10 @@ _UNSEEN = re.compile(
 
 
 class Say(Protocol):
-    """A function that prints lines."""
+    """A function that draws a report, part by part: on a terminal, in a notebook."""
 
-    def __call__(self, text: str, style: str = "") -> None:
-        """Print a line; of a style that `painted` knows, on what takes colours."""
+    def __call__(self, part: str | Table, style: str = "") -> None:
+        """Draw a line or a table; style: of `painted`, on what takes colours. COMMAND: a line that is pasted."""
 
 
 def visible(text: str) -> str:
@@ -301,49 +301,83 @@ _LEAST_NAME = 20  # columns that a name keeps while other texts are whole
 _LEAST = (12, 5, 2)  # columns that a text keeps at least, if it has as many; less only where there are many texts
 
 
-Draw = Callable[[Sequence[str], Sequence[Sequence[object]], Sequence[int]], None]  # headings, rows, columns of numbers
-_drawn_by: ContextVar[Draw | None] = ContextVar("_drawn_by", default=None)
+Kind = Literal["text", "number", "name", "end"]
+Cell = str | tuple[str, float]  # what is shown, and what it is sorted by where that is a number
 
 
-@contextmanager
-def drawn_by(draw: Draw) -> Iterator[None]:
-    """Here `print_table` prints nothing: `draw` has the tables, as a notebook's page is made of the same summaries."""
-    token = _drawn_by.set(draw)
-    try:
-        yield
-    finally:
-        _drawn_by.reset(token)
+class Column(NamedTuple):
+    """A column of a table.
 
-
-def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    right: Sequence[int] = (),
-    file: IO[str] | None = None,
-    names: Sequence[int] = (),
-    ends: Sequence[int] = (),
-    styles: Mapping[int, str] | None = None,
-) -> None:
-    """Print rows under headings, within the terminal's width; elsewhere as wide as they are, and nothing is cut.
-
-    right   columns of numbers: aligned to the right, never cut
-    names   columns of names or paths, shortened in the middle where there is no room, which is said; no two the same
-    ends    columns of texts of which the end gives way, which is said; all other texts are folded
-    styles  row -> its style on a terminal, as `painted` has them
+    cell  what it shows of a row's object
+    kind  "number": aligned to the right, never cut; "name", of files or columns: shortened in the middle where there is
+          no room, which is said, no two the same; "end": the end of a text gives way, which is said; else it is folded
     """
-    if file is None and (draw := _drawn_by.get()) is not None:
-        draw(headings, list(rows), right)
-        return
-    out = file or sys.stdout
-    table = [[visible(str(cell)) for cell in row] for row in rows]
-    laid = laid_out(headings, table, right, names, width_of(out), ends)
-    print("\n".join(painted(inert(line), "bold", out) for line in laid.head), file=out)
-    print(painted(_rule(out) * laid.width, "dim", out), file=out)
-    for number, lines in enumerate(laid.rows):
+
+    heading: str
+    cell: Callable[[Any], object]
+    kind: Kind = "text"
+
+
+class Table(NamedTuple):
+    """Rows under headings, as a value: a terminal, a notebook and a page draw it.
+
+    rows    texts, of a page's numbers with what they are sorted by
+    styles  of each row, as `painted` has them; fewer: the others have none
+    notes   lines below it
+    total   how many rows there are, of which these may be the first
+    """
+
+    heading: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    styles: Sequence[str]
+    notes: Sequence[str]
+    total: int
+
+    @classmethod
+    def of(
+        cls,
+        ones: Sequence[Any],
+        *columns: Column | bool,
+        heading: str = "",
+        style: Callable[[Any], str] = lambda one: "",
+        most: int | None = None,
+        noun: str = "row",
+        rest: str = "; --all has all",
+    ) -> Table:
+        """A row an object; of many the first `most`, with a line on the others.
+
+        columns  False: a column that is not needed
+        noun     of an object; rest: how to see the others
+        """
+        kept = [column for column in columns if isinstance(column, Column)]
+        shown = ones[:most]
+        rows = [[_cell(column.cell(one)) for column in kept] for one in shown]
+        notes = [f"... and {plural(len(ones) - len(shown), noun)} more{rest}"] if len(shown) < len(ones) else []
+        return cls(heading, kept, rows, list(map(style, shown)), notes, len(ones))
+
+    def places(self, kind: Kind) -> list[int]:
+        """The columns of a kind."""
+        return [at for at, column in enumerate(self.columns) if column.kind == kind]
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, tuple) else str(value)
+
+
+def print_table(table: Table, file: IO[str]) -> None:
+    """Print a table within the terminal's width; elsewhere it is as wide as it is, and nothing is cut."""
+    headings = [column.heading for column in table.columns]
+    rows = [[visible(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in table.rows]
+    right, names, ends = (table.places(kind) for kind in ("number", "name", "end"))
+    laid = laid_out(headings, rows, right, names, width_of(file), ends)
+    print("\n".join(painted(inert(line), "bold", file) for line in laid.head), file=file)
+    print(painted(_rule(file) * laid.width, "dim", file), file=file)
+    for lines, style in zip_longest(laid.rows, table.styles, fillvalue=""):
         for line in lines:
-            print(painted(inert(line), (styles or {}).get(number, ""), out), file=out)
+            print(painted(inert(line), str(style), file), file=file)
     if laid.cut:
-        print(f"  {_CUT}", file=out)
+        print(f"  {_CUT}", file=file)
 
 
 class Laid(NamedTuple):

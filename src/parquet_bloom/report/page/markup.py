@@ -7,11 +7,10 @@ No plotting library: those that can be embedded (Plotly, Vega-Lite) weigh more t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
-from parquet_bloom.report.text import json_text, visible
+from parquet_bloom.report.text import Cell, Table, json_text, visible
 from parquet_bloom.storage.display import without_secret
 
 WIDE = 7  # columns of a table whose rows become blocks on a narrow screen
@@ -21,7 +20,6 @@ _MOST_NAME = 80
 _MOST_JSON = 700_000
 
 Child = Element | str | None
-Cell = tuple[str, float] | str  # what is shown, and what it is sorted by where that is a number
 
 
 def display_text(text: str, most: int = _MOST_TEXT) -> str:
@@ -92,14 +90,13 @@ def _all_shown(value: Any, most: int) -> Any:
     return [_all_shown(one, most) for one in value] if isinstance(value, list | tuple) else value
 
 
-def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Cell]], total: int | None = None) -> Element:
+def table(drawn: Table) -> Element:
     """A table that scrolls by itself and whose columns can be sorted; its first column heads the rows.
 
-    total  how many rows there are; 200 are shown at most, and the caption says so
+    200 rows are shown at most, and the caption says so.
     """
-    kept = [row for _, row in zip(range(MOST_ROWS), rows, strict=False)]
-    if total is not None and total > len(kept):
-        caption = f"{caption} ({len(kept):,} of {total:,})"
+    kept, headings = drawn.rows[:MOST_ROWS], [column.heading for column in drawn.columns]
+    caption = f"{drawn.heading} ({len(kept):,} of {drawn.total:,})" if drawn.total > len(kept) else drawn.heading
     numeric = [not isinstance(cell, str) for cell in kept[0]] if kept else [False] * len(headings)
     classes = ["number" if one else None for one in numeric]
     wide = len(headings) >= WIDE

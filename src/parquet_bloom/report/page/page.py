@@ -6,13 +6,14 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any, Unpack
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
-from parquet_bloom.facts.report import EngineInfo
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output, new_target
@@ -21,7 +22,6 @@ from parquet_bloom.report.page import sections
 from parquet_bloom.report.page.content import KINDS, Content, Request, gather, outliers_of, points_of, steps_of
 from parquet_bloom.report.page.markup import (
     MOST_ROWS,
-    Cell,
     Child,
     element,
     html_text,
@@ -31,7 +31,7 @@ from parquet_bloom.report.page.markup import (
     table,
 )
 from parquet_bloom.report.page.sections import paragraph, section
-from parquet_bloom.report.text import plural, size
+from parquet_bloom.report.text import Column, Table, plural, size
 from parquet_bloom.search.check import totals
 from parquet_bloom.source.results import Result, plain
 from parquet_bloom.source.source import source_of
@@ -76,13 +76,14 @@ def engine_table(content: Content) -> Element:
     titles = [f"{one.title} {one.version}" for one in measured]
     first = {column.column: not column.advised for column in content.advice.columns}
     leaves = sorted(content.leaves, key=lambda leaf: first.get(leaf.name, True))
-    rows = [_row(leaf, measured) for leaf in leaves]
+    cells = [Column(title, partial(_answer, engine=one.name)) for title, one in zip(titles, measured, strict=True)]
+    of_column = Column("column", lambda leaf: name(leaf.name)), Column("type", lambda leaf: leaf.type_name)
+    of_type = (Column(title, itemgetter(at)) for at, title in enumerate(("type", *titles)))
     parts: list[Child] = [
         paragraph("Whether an engine of this version uses a filter on the column, for =. ? is not known."),
-        table("Columns of the largest file", ("column", "type", *titles), rows, len(rows)),
+        table(Table.of(leaves, *of_column, *cells, heading="Columns of the largest file")),
     ]
-    kinds = table_rows(content.engines, measured)
-    behind = table("All types", ("type", *titles), kinds)
+    behind = table(Table.of(table_rows(content.engines, measured), *of_type, heading="All types"))
     parts.append(element("details", element("summary", "All types"), behind))
     sources = [f"{one.title} {one.note}" for one in content.engines.engines if one.how == SOURCES]
     items = element("ul", *(element("li", line) for line in sources))
@@ -90,14 +91,11 @@ def engine_table(content: Content) -> Element:
     return section("engines", "Which engine uses them", *parts)
 
 
-def _row(leaf: Leaf, measured: list[EngineInfo]) -> list[Cell]:
-    kind = kind_of(leaf)
-    cells: list[Cell] = [name(leaf.name), leaf.type_name]
-    for one in measured:
-        facts = facts_of(one.name)
-        answer = None if kind is None or facts is None else facts.uses(kind, stored_as(leaf))
-        cells.append("-" if kind is None else _WORDS.get(answer or "", "?"))
-    return cells
+def _answer(leaf: Leaf, engine: str) -> str:
+    kind, facts = kind_of(leaf), facts_of(engine)
+    if kind is None:
+        return "-"
+    return _WORDS.get((facts.uses(kind, stored_as(leaf)) if facts is not None else None) or "", "?")
 
 
 # --- page -----------------------------------------------------------------------------------------

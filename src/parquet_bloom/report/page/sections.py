@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
 from parquet_bloom.advice.advise import ColumnAdvice
 from parquet_bloom.edit.sample import Interval
-from parquet_bloom.report.advice import filters_today, in_percent, in_seconds
+from parquet_bloom.report.advice import (
+    ABSENT,
+    BYTES,
+    PRESENT,
+    RATE,
+    SECONDS,
+    VAIN,
+    between,
+    bytes_between,
+    filters_today,
+    in_seconds,
+)
 from parquet_bloom.report.page import pictures
 from parquet_bloom.report.page.content import COLUMNS, KINDS, LEVELS, Content, fill_of, outliers_of, points_of, steps_of
-from parquet_bloom.report.page.markup import Cell, Child, display_text, element, figure, name, table
-from parquet_bloom.report.text import count, failure_lines, plural, share, size
+from parquet_bloom.report.page.markup import Child, display_text, element, figure, name, table
+from parquet_bloom.report.text import Cell, Column, Table, count, failure_lines, plural, share, size
 
 _LINES = 50  # of flags, commands and failures
 _MOST_COMMAND = 1500  # characters: a longer one would be cut, and a cut one does something else
@@ -67,8 +80,8 @@ def first(content: Content) -> Element:
     parts.append(_gains(advice.columns))
     others = [column for column in advice.columns if not column.advised]
     if others:
-        rows = [(name(one.column), one.type, one.reason) for one in others]
-        behind = table("Columns without advice", ("column", "type", "no filter, as"), rows, len(rows))
+        because = Column("type", lambda one: one.type), Column("no filter, as", lambda one: one.reason)
+        behind = table(Table.of(others, _NAME, *because, heading="Columns without advice"))
         parts.append(element("details", element("summary", "Columns that should have none, and why"), behind))
     return section("first", "What to do first", *parts)
 
@@ -87,53 +100,28 @@ def _words(command: str) -> list[Child]:
     return children[1:]
 
 
+_NAME = Column("column", lambda one: name(one.column))
+_GAINS = (
+    _NAME,
+    RATE._replace(heading="rate"),
+    BYTES,
+    SECONDS._replace(heading="time to add"),
+    ABSENT._replace(heading="row groups an absent key is spared"),
+    PRESENT._replace(heading="a present key"),
+    Column("requests an absent key is spared", lambda one: _number(one.absent.requests), "number"),
+    VAIN._replace(heading="read in vain"),
+    Column("used by", lambda one: ", ".join(["this package", *one.engines])),
+)
+
+
 def _gains(columns: Iterable[ColumnAdvice]) -> Element | None:
-    rows = [_gain_row(column) for column in columns if column.advised]
-    if not rows:
-        return None
-    heading = (
-        "column",
-        "rate",
-        "filters",
-        "time to add",
-        "row groups an absent key is spared",
-        "a present key",
-        "requests an absent key is spared",
-        "read in vain",
-        "used by",
-    )
-    return table("What filters gain a lookup, beyond what bounds spare it", heading, rows, len(rows))
-
-
-def _gain_row(column: ColumnAdvice) -> list[Cell]:
-    assert column.filter_bytes is not None
-    assert column.seconds is not None
-    assert column.absent is not None
-    assert column.present is not None
-    used = ", ".join(["this package", *column.engines])
-    return [
-        name(column.column),
-        (share(column.fpp), column.fpp or 0.0),
-        _bytes(column.filter_bytes),
-        (in_seconds(column.seconds), column.seconds.likely),
-        (in_percent(column.absent.row_groups), column.absent.row_groups.likely),
-        (in_percent(column.present.row_groups), column.present.row_groups.likely),
-        _number(column.absent.requests),
-        (f"{column.in_vain:.2g}", column.in_vain or 0.0),
-        used,
-    ]
-
-
-def _between(low: str, high: str, likely: float) -> Cell:
-    return (low if low == high else f"{low} to {high}"), likely
-
-
-def _bytes(one: Interval) -> Cell:
-    return _between(size(round(one.low)), size(round(one.high)), one.likely)
+    advised = [column for column in columns if column.advised]
+    heading = "What filters gain a lookup, beyond what bounds spare it"
+    return table(Table.of(advised, *_GAINS, heading=heading)) if advised else None
 
 
 def _number(one: Interval) -> Cell:
-    return _between(f"{one.low:,.0f}", f"{one.high:,.0f}", one.likely)
+    return between(one, lambda end: f"{end:,.0f}"), one.likely
 
 
 # --- cost -----------------------------------------------------------------------------------------
@@ -153,7 +141,7 @@ def cost(content: Content) -> Element | None:
         lines.append(("Filters in the largest file today", of_file))
     if content.advice.seconds is not None:
         lines += [
-            ("Filters that are advised", _bytes(taken)[0]),
+            ("Filters that are advised", bytes_between(taken)),
             ("Of all column chunks", share(taken.likely / max(1, content.advice.bytes))),
             ("Time to add them here", in_seconds(content.advice.seconds)),
         ]
@@ -173,20 +161,20 @@ def predicate(content: Content) -> Element | None:
     if content.verdicts is None or content.where is None:
         return None
     steps = steps_of(content.verdicts)
-    rows: list[list[Cell]] = [
-        [
-            s.name,
-            (f"{s.files:,}", s.files),
-            (f"{s.row_groups:,}", s.row_groups),
-            (f"{s.rows:,}", s.rows),
-            (size(s.bytes), s.bytes),
-        ]
-        for s in steps
-    ]
+    rows: list[Any] = list(steps)
     if content.matching is not None:
-        none = ("-", 0.0)
-        rows.append(["rows that match", none, none, (f"{content.matching:,}", content.matching), none])
-    behind = table("What is left", ("step", "files", "row groups", "rows", "bytes"), rows)
+        rows.append(_Matching("rows that match", content.matching))
+    behind = table(
+        Table.of(
+            rows,
+            Column("step", lambda s: s.name),
+            _figure_of("files"),
+            _figure_of("row groups", "row_groups"),
+            _figure_of("rows"),
+            _figure_of("bytes", text=size),
+            heading="What is left",
+        )
+    )
     last = steps[-1]
     are = "is" if last.row_groups == 1 else "are"
     says = (
@@ -206,25 +194,53 @@ def predicate(content: Content) -> Element | None:
     )
 
 
+class _Matching(NamedTuple):
+    """The last step: rows alone are counted."""
+
+    name: str
+    rows: int
+
+
+def _comma(number: float) -> str:
+    return f"{number:,}"
+
+
+def _figure_of(heading: str, field: str = "", text: Callable[[Any], str] = _comma) -> Column:
+    """A column of numbers, a field of the row's object; "-" where it has none."""
+
+    def cell(one: Any) -> Cell:
+        value = getattr(one, field or heading, None)
+        return ("-", 0.0) if value is None else (text(value), value)
+
+    return Column(heading, cell, "number")
+
+
 # --- the file -------------------------------------------------------------------------------------
 
 
 def drawn_file(content: Content) -> Element:
     """The largest file to scale: all of it, what lies behind its column chunks, its columns."""
     layout, file = content.layout, content.file
-    kinds: list[list[Cell]] = [
-        [kind, (f"{taken:,}", taken), (share(taken / max(1, layout.size)), taken)]
-        for kind, taken in ((text, layout.of_kind(at)) for at, text in enumerate(KINDS))
-    ]
-    columns: list[list[Cell]] = [
-        [name(text), (f"{data:,}", data), (f"{filters:,}", filters)]
-        for text, data, filters in sorted(
-            zip(layout.names, layout.chunk_bytes.tolist(), layout.filter_bytes.tolist(), strict=True),
-            key=lambda row: -row[1] - row[2],
+    kinds = [(text, layout.of_kind(at)) for at, text in enumerate(KINDS)]
+    sizes = zip(layout.names, layout.chunk_bytes.tolist(), layout.filter_bytes.tolist(), strict=True)
+    behind = table(
+        Table.of(
+            kinds,
+            Column("kind", itemgetter(0)),
+            Column("bytes", lambda one: (f"{one[1]:,}", one[1]), "number"),
+            Column("share", lambda one: (share(one[1] / max(1, layout.size)), one[1]), "number"),
+            heading="Bytes by kind",
         )
-    ]
-    behind = table("Bytes by kind", ("kind", "bytes", "share"), kinds)
-    by_column = table("Bytes by column", ("column", "column chunks", "filters"), columns, len(columns))
+    )
+    by_column = table(
+        Table.of(
+            sorted(sizes, key=lambda row: -row[1] - row[2]),
+            Column("column", lambda one: name(one[0])),
+            Column("column chunks", lambda one: (f"{one[1]:,}", one[1]), "number"),
+            Column("filters", lambda one: (f"{one[2]:,}", one[2]), "number"),
+            heading="Bytes by column",
+        )
+    )
     says = (
         f"{name(file.path)}: {size(file.size)}, {plural(file.row_groups, 'row group')}, {plural(file.rows, 'row')}, "
         f"{plural(file.columns, 'column')}, by {name(file.created_by or 'an unnamed writer')}."
@@ -268,16 +284,16 @@ def filters(content: Content) -> Element | None:
     )
     points, without = points_of(content.file)
     order = [one.column for one in content.heat]
-    rows: list[list[Cell]] = [
-        [
-            name(one.column),
-            (f"{one.bits:.1f}", one.bits),
-            (share(one.fpp), one.fpp),
-            (f"{one.filters:,}", one.filters),
-        ]
-        for one in points
-    ]
-    behind = table("Where filters lie", ("column", "bits for each distinct value", "rate", "filters"), rows)
+    behind = table(
+        Table.of(
+            points,
+            _NAME,
+            _figure_of("bits for each distinct value", "bits", "{:.1f}".format),
+            _figure_of("rate", "fpp", share),
+            _figure_of("filters"),
+            heading="Where filters lie",
+        )
+    )
     caption = "Size against rate: the curve is what split block filters give; each point is filters of this file; "
     caption += "what lies beyond the edges is drawn on them."
     if without:
@@ -331,35 +347,36 @@ def _heat_caption(content: Content) -> str:
 
 
 def _column_table(content: Content) -> Element:
-    rows: list[list[Cell]] = [
-        [
-            name(one.column),
-            (f"{one.filters:,}", one.filters),
-            (size(one.bytes), one.bytes),
-            (share(one.fpp_median or 0), one.fpp_median or 0),
-            (share(one.fpp_worst or 0), one.fpp_worst or 0),
-            (share(one.fill), one.fill or 0),
-            (f"{one.problems:,}", one.problems),
-        ]
-        for one in content.heat
-    ]
-    heading = ("column", "filters", "bytes", "median rate", "worst rate", "bits set", "problems")
-    return table("Filters by column", heading, rows, len(rows))
+    return table(
+        Table.of(
+            content.heat,
+            _NAME,
+            _figure_of("filters"),
+            _figure_of("bytes", text=size),
+            Column("median rate", lambda one: _rate(one.fpp_median), "number"),
+            Column("worst rate", lambda one: _rate(one.fpp_worst), "number"),
+            Column("bits set", lambda one: (share(one.fill), one.fill or 0), "number"),
+            _figure_of("problems"),
+            heading="Filters by column",
+        )
+    )
+
+
+def _rate(fpp: float | None) -> Cell:
+    return share(fpp or 0), fpp or 0
 
 
 def _outlier_table(content: Content) -> Element:
-    found = outliers_of(content.file)
-    rows: list[list[Cell]] = [
-        [
-            name(one.column),
-            (f"{one.row_group:,}", one.row_group),
-            (share(one.fpp), one.fpp),
-            (share(fill_of(one)), fill_of(one)),
-            (f"{one.num_bytes:,}", one.num_bytes),
-            (count(one.estimated_ndv), min(one.estimated_ndv, 1e300)),
-            "; ".join([*one.problems, *one.notes]) or "-",
-        ]
-        for one in found
-    ]
-    heading = ("column", "row group", "rate", "bits set", "bytes", "distinct values", "what is odd")
-    return table("Filters, those with problems and the highest rates first", heading, rows, len(rows))
+    return table(
+        Table.of(
+            outliers_of(content.file),
+            _NAME,
+            _figure_of("row group", "row_group"),
+            _figure_of("rate", "fpp", share),
+            Column("bits set", lambda one: (share(fill_of(one)), fill_of(one)), "number"),
+            _figure_of("bytes", "num_bytes"),
+            Column("distinct values", lambda one: (count(one.estimated_ndv), min(one.estimated_ndv, 1e300)), "number"),
+            Column("what is odd", lambda one: "; ".join([*one.problems, *one.notes]) or "-"),
+            heading="Filters, those with problems and the highest rates first",
+        )
+    )
