@@ -232,6 +232,18 @@ def test_filters_that_are_wrong_today_are_told(tmp_path: Path) -> None:
     assert "column id: 3 filters read, 3 far larger than 1 % takes" in told
 
 
+def test_a_filter_without_a_clear_bit_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", {"id": hexes(np.random.default_rng(4), 3000)})
+    add_filters(path, in_place=True, columns=["id"])
+    one, *_ = parquet_bloom.inspect(path).files[0].filters
+    assert one.offset is not None
+    assert one.length is not None
+    data = bytearray(path.read_bytes())
+    data[one.offset + one.length - one.num_bytes : one.offset + one.length] = b"\xff" * one.num_bytes
+    path.write_bytes(data)
+    assert "column id: 3 filters read, 1 admit 100% of absent values" in "\n".join(advise(path).flags)
+
+
 def test_shapes_that_filters_do_not_help_are_told(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     one = write(tmp_path / "one.parquet", {"id": hexes(rng, 10)})

@@ -53,6 +53,16 @@ def test_filters_have_the_size_that_costs_least(tmp_path: Path, payload: int) ->
     assert {one.status for one in parquet_bloom.verify(path).files[0].filters} == {"right"}
 
 
+def test_a_first_guess_that_is_far_too_low_is_doubled(tmp_path: Path) -> None:
+    """The filter that it begins with is full: nobody can say of how many values."""
+    path = write(tmp_path / "x.parquet", 300, values=1000)
+    plain, guessed = (
+        add_filters(path, tmp_path / f"{at}.parquet", columns=["id"], fpp="auto", ndv=ndv, sync=False).files[0]
+        for at, ndv in enumerate((None, 1))
+    )
+    assert [one.num_bytes for one in guessed.filters] == [one.num_bytes for one in plain.filters]
+
+
 def test_wider_rows_get_a_lower_rate(tmp_path: Path) -> None:
     rates = {}
     for payload in (1, 5000):

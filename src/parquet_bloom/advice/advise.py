@@ -110,7 +110,11 @@ def _filter_flags(data: Survey) -> Iterator[str]:
         if saturated:
             told = f"{some}, {len(saturated)} admit {max(saturated):.0%} of absent values: rebuild them with "
             yield told + parameter("replace", True)
-        sizes = [(size, split_block.size_for(max(1, round(ndv)), 0.01)) for bits, _, size, ndv in found if bits]
+        sizes = [
+            (size, split_block.size_for(max(1, round(ndv)), 0.01))
+            for bits, _, size, ndv in found
+            if 0 < bits < 8 * size
+        ]
         bloated = [(size, enough) for size, enough in sizes if size >= BLOATED * enough]
         if bloated:
             size, enough = max(bloated)
@@ -356,9 +360,9 @@ def advise(
     progress    is called with a Progress for every column
     options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
-    Reads the footers of up to 500 files, and of each column some 262,144 rows of at least four row groups, up to
-    1,048,576 while intervals are wide. The columns of one file are those that `add_filters` without `columns`
-    chooses, for the same reasons, by the same sample. Of several files it judges each by itself, this function all.
+    Reads the footers of up to 500 files, and of each column some 262,144 rows of at least four row groups. The
+    columns of one file are those that `add_filters` without `columns` chooses, for the same reasons, by the same
+    sample. Of several files it judges each by itself, this function all.
 
     Raises RequestError for a log without a query, or an engine of which nothing is known; FileError and its kinds
     where no footer can be read.

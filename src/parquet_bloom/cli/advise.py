@@ -51,8 +51,8 @@ def command(
     parquet-bloom advise events/ --queries queries.sql --engine duckdb
     parquet-bloom advise delta:lake/events
 
-    Reads footers, and a sample of each column in up to six row groups; nothing is written. Figures are intervals that
-    they are likely to lie in. The last lines are commands to paste, with the rates of the table.
+    Reads footers, and a sample of each column in four row groups or more; nothing is written. Figures are intervals
+    that they are likely to lie in. The last lines are commands to paste, with the rates of the table.
     """
     from parquet_bloom.advice.advise import advise
     from parquet_bloom.report.advice import print_advice

@@ -59,7 +59,7 @@ def columns_without_gain(
         files = [(outline, leaf, statistics_of(outline, leaf))]
         known = chunks_of(leaf, files, len(groups), lambda *_: reader, source.is_remote, groups)
         try:
-            found = estimate(known, LEAST_BENEFIT)
+            found = estimate(known)
         except DamagedFileError as error:
             return error.reason
         # Without a value `build` finds that there is none, and says so.

@@ -7,9 +7,9 @@ near as one likes. Integers may lie without a gap, as days and small counts do: 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,8 @@ from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of
 
-_EMPTY = (2.0, 4.0, 8.0)  # e^-these of some integers are in no row group: whether a free one is near, as nobody looked
-_JUMPS = 100
-
 Floats = NDArray[np.float64]
+_FURTHEST = 40.0  # e^40 is behind what samples and bounds of a column show
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,78 +123,49 @@ class Bounds:
         bounds = (low_le - low_lt) + (high_le - high_lt) - (one_le - one_lt)
         return (self._n - len(self._lows) + low_le - high_lt).astype(float), bounds.astype(float)
 
-    def above(self, places: Sorted, stretches: Stretches | None) -> Floats:
-        """How many chunks admit the next place above that none holds: float[3, places], as Stretches guesses it."""
-        if stretches is None or places.array is None or places.array.dtype.kind != "i":
+    def above(self, places: Sorted, stored: Stored | None) -> Floats:
+        """How many chunks admit the next place above each that none holds."""
+        if stored is None or places.array is None or places.array.dtype.kind != "i":
             _, low_le = places.among(self._lows)
             _, high_le = places.among(self._highs)
-            return np.stack([(self._n - len(self._lows) + low_le - high_le).astype(float)] * 3)
-        return np.stack([self.of(Sorted(one.tolist()))[0] for one in stretches.next_free(places.array)])
+            return (self._n - len(self._lows) + low_le - high_le).astype(float)
+        known, crowd = stored
+        last = np.append(np.diff(known) != 1, True)
+        behind = known[np.flatnonzero(last)[np.cumsum(last) - last]] + 1  # the run of each
+        # Of integers that are held k times on average one of e^k is held by no chunk.
+        free = places.array + np.exp(np.minimum(_FURTHEST, crowd * self.of(places)[0])).astype(np.int64)
+        at = np.minimum(np.searchsorted(known, free), len(known) - 1)
+        return self.of(Sorted(np.where(known[at] == free, behind[at], free).tolist()))[0]
 
 
-class Stretches:
-    """Integers without a gap: runs of those that samples hold, and stretches that other row groups are likely to fill.
+class Stored(NamedTuple):
+    """The integers of a column that lie close together.
 
-    values  int64[n], ascending, each once
-    edges   int64[m], ascending: from each on to the next, so much is expected of how often each integer there is held,
-            float[m], by row groups of which nobody has seen all
+    known  int64[n]: those that samples and bounds show, in order, each once
+    crowd  how often each chunk that admits one is likely to hold it, of chunks of which nobody has seen all
     """
 
-    def __init__(self, values: NDArray[np.int64], edges: NDArray[np.int64], expected: Floats) -> None:
-        self._values = values
-        last = np.append(np.diff(values) != 1, True)
-        self._behind = values[np.flatnonzero(last)[np.cumsum(last) - last]] + 1
-        self._edges, self._expected = edges, expected
-
-    def next_free(self, places: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The next integer above each that no row group holds: by the three guesses of _EMPTY."""
-        return [self._free(places, most) for most in _EMPTY]
-
-    def _free(self, places: NDArray[np.int64], most: float) -> NDArray[np.int64]:
-        full = self._expected > most
-        ends = np.append(self._edges[1:], self._edges[-1:])
-        # The end of the stretches that follow each other without a gap.
-        behind = np.minimum.accumulate(np.where(full, np.iinfo(np.int64).max, self._edges)[::-1])[::-1]
-        behind = np.where(behind == np.iinfo(np.int64).max, ends[-1:], behind)
-        found = places + 1
-        for _ in range(_JUMPS):
-            at = np.minimum(np.searchsorted(self._values, found), len(self._values) - 1)
-            further = np.where(self._values[at] == found, self._behind[at], found)
-            edge = np.searchsorted(self._edges, further, "right") - 1
-            inside = (edge >= 0) & full[edge]
-            further = np.where(inside, np.maximum(further, behind[edge]), further)
-            if (further == found).all():
-                break
-            found = further
-        return found
+    known: NDArray[np.int64]
+    crowd: float
 
 
-def stretches_of(chunks: Chunks, samples: dict[int, Sample]) -> Stretches | None:
-    """Of a column of integers that lie close together; None where a free one is near each."""
+def integers_in(chunks: Chunks, samples: Mapping[int, Sample]) -> Stored | None:
+    """The integers that samples and bounds show; None of a column where a free one is near each."""
     leaf = chunks.leaf
     if domain_of(leaf) != "integer" or leaf.physical not in (INT32, INT64):
         return None
-    if None in chunks.lower or None in chunks.upper or max(chunks.upper) >= 1 << 62 or min(chunks.lower) < -(1 << 62):
+    known = [v for v in (*chunks.lower, *chunks.upper) if v is not None]
+    if not known or max(known) >= 1 << 62 or min(known) < -(1 << 62):
         return None
-    lows, highs = np.array(chunks.lower, np.int64), np.array(chunks.upper, np.int64)
-    counts = [(distinct(sample)[1], sample.whole) for sample in samples.values()]
-    share = sum(one for one, _ in counts) / sum(whole for _, whole in counts)
-    filled = np.clip(share * chunks.values / (highs - lows + 1), 0, 1 - 1e-6)
-    expected = -np.log1p(-filled)
-    if _summed(lows, highs, expected)[1].max() < 1:
-        return None
-    seen = [chunk for chunk, sample in samples.items() if sample.complete]
-    expected[seen] = 0
-    edges, sums = _summed(lows, highs, expected)
-    parts = [np.unique(integers_of(leaf, sample.values)) for sample in samples.values()]
-    return Stretches(np.unique(np.concatenate([*parts, lows, highs])), edges, sums)
-
-
-def _summed(lows: NDArray[np.int64], highs: NDArray[np.int64], of_each: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Edges at which a sum over stretches from a low to a high changes, and the sum from there on."""
-    edges = np.concatenate([lows, highs + 1])
-    order = np.argsort(edges, kind="stable")
-    return edges[order], np.concatenate([of_each, -of_each])[order].cumsum()
+    shown = [integers_of(leaf, one.values) for one in samples.values()]
+    alone = one_value(chunks)
+    ranges = [(chunks.lower[at], chunks.upper[at], sample) for at, sample in samples.items() if not alone[at]]
+    filled = [
+        distinct(sample)[1] / (int(high) - int(low) + 1) for low, high, sample in ranges if None not in (low, high)
+    ]
+    unseen = 1 - sum(one.complete for one in samples.values()) / max(1, int(np.count_nonzero(~alone)))
+    crowd = float(np.mean(filled)) * max(0.0, unseen) if filled else 0.0
+    return Stored(np.unique(np.concatenate([np.array(known, np.int64), *shown])), crowd)
 
 
 class Sorted:

@@ -1,6 +1,6 @@
 """A sample of one column chunk: how many distinct values the whole has, and which of others it holds.
 
-A sample grows while more of it is wanted. What a part of a chunk shows is carried on to the whole: with
+What a part of a chunk shows is carried on to the whole: with
 L = -ln(1 - share found), L(n) grows like n^a, and the two halves of the sample give a. (a = 1 where all values are
 equally frequent, less where some are rare; so rare user ids are not taken for ones that every row group holds.)
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,54 +119,28 @@ def _draw(hashes: Hashes, start: float) -> SampledValues:
     return SampledValues(found[order], first[order], np.bincount(codes, minlength=len(found))[order], 1.0)
 
 
-class GrowingSample:
-    """A column chunk of which as much is decoded as is wanted.
+def sample_of(reader: ColumnReader, row_group: int, num_values: int, rows: int, start: float) -> Sample | None:
+    """Decode so many rows of a column chunk, or 16 MiB; None where there is no value among them.
 
-    rows    decoded so far, nulls among them; bytes: that these took
-    sample  of these; None while there is no value
+    num_values  of the chunk, NULL among them
+    Raises DamagedFileError where they do not decode.
     """
-
-    def __init__(self, reader: ColumnReader, row_group: int, num_values: int, start: float = 0.0) -> None:
-        self.rows = self.bytes = 0
-        self.sample: Sample | None = None
-        self._seconds, self._start = 0.0, start
-        self._num_values = num_values
-        self._batches: Iterator[pa.Array] = reader.batches(row_group)
-        self._values: list[pa.Array] = []
-        self._hashes: list[Hashes] = []
-        self._ended = False
-
-    def grow(self, rows: int) -> None:
-        """Decode until there are so many rows, or 16 MiB. Raises DamagedFileError where they do not decode."""
-        before = self.rows
-        while not self._ended and self.rows < rows and self.bytes < _SAMPLE_BYTES:
-            started = time.perf_counter()
-            batch = next(self._batches, None)
-            if batch is None:
-                self._ended = True
+    begun, seen, taken, times = time.perf_counter(), 0, 0, 1.0
+    values: list[pa.Array] = []
+    batches: Any = reader.batches(row_group)
+    with closing(batches):
+        for batch in batches:
+            seen, taken = seen + len(batch), taken + batch.nbytes
+            values.append(batch.drop_null())
+            if seen < num_values and (seen >= rows or taken >= _SAMPLE_BYTES):
+                times = num_values / seen  # nulls are as frequent behind the sample as in it
                 break
-            self.rows += len(batch)
-            self.bytes += batch.nbytes
-            values = batch.drop_null()
-            if len(values):
-                self._values.append(values)
-                self._hashes.append(hash_array(values))
-            self._seconds += time.perf_counter() - started
-        self._ended = self._ended or self.rows >= self._num_values
-        if self._ended:
-            self.close()
-        if self.rows > before and self._values:
-            hashes = np.concatenate(self._hashes)
-            # Nulls are as frequent behind the sample as in it.
-            whole = len(hashes) if self._ended else round(len(hashes) * max(1.0, self._num_values / self.rows))
-            self.sample = Sample(pa.chunked_array(self._values), hashes, whole, self._start)
-            self.sample.seconds = self._seconds / len(hashes)
-
-    def close(self) -> None:
-        """Close the file, if decoding has not ended."""
-        close = getattr(self._batches, "close", None)
-        if close is not None:
-            close()
+    hashes = np.concatenate([hash_array(one) for one in values]) if values else np.empty(0, np.uint64)
+    if not len(hashes):
+        return None
+    sample = Sample(pa.chunked_array(values), hashes, round(len(hashes) * times), start)
+    sample.seconds = (time.perf_counter() - begun) / len(hashes)
+    return sample
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -269,20 +243,15 @@ def distinct(sample: Sample) -> tuple[int, int]:
     return min(most, round(-low * math.expm1(-sample.whole / low))), most
 
 
-def carried_on(half: float, full: float, times: float) -> Interval:
-    """The share of some values that a whole chunk holds, of which its first values are known.
+def carried_on(half: float, full: float, times: float) -> float:
+    """The share of some values that a whole chunk is likely to hold, of which its first values are known.
 
     half, full  the share that the first half of these holds, and that all of them hold
     times       how many times as many values the chunk has
-
-    The whole holds no fewer. What a sample of n lacks is the mean of e^(-p n) over how frequent the values are;
-    ln of such a mean is convex in n, so it falls no faster than it fell over the second half.
     """
     if times <= 1 or not 0 < full < 1:
-        return Interval(full, full, full)
-    likely = -math.expm1(-_grown(-math.log1p(-half), -math.log1p(-full), times))
-    fell = math.log((1 - full) / (1 - half)) if half < full else 0.0
-    return Interval(full, max(full, likely), max(full, likely, 1 - (1 - full) * math.exp(2 * (times - 1) * fell)))
+        return full
+    return max(full, -math.expm1(-_grown(-math.log1p(-half), -math.log1p(-full), times)))
 
 
 def shared_fraction(one: Sample, other: Sample) -> float:
@@ -291,4 +260,4 @@ def shared_fraction(one: Sample, other: Sample) -> float:
     if not len(one.hashes) or not n:
         return 0.0
     first = first_places(one.drawn.hashes, other.hashes)
-    return carried_on(float((first < n // 2).mean()), float((first < n).mean()), other.whole / n).likely
+    return carried_on(float((first < n // 2).mean()), float((first < n).mean()), other.whole / n)

@@ -6,6 +6,7 @@ of 2015). A form says how a filter is built, where it may lie, and how a file de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, get_args
@@ -53,8 +54,10 @@ class Sizing(NamedTuple):
         return split_block.least_size(ndv, self.in_vain, self.max_bytes)
 
     def is_reached(self, num_bytes: int, rate: float, ndv: float) -> bool:
-        """Whether a filter of this size and rate, of some ndv distinct values, is large enough."""
-        return rate <= self.fpp if self.in_vain is None else num_bytes >= self.size_for(max(1, round(0.9 * ndv)))
+        """Whether a filter of this size and rate, of some ndv distinct values (infinity: full), is large enough."""
+        if self.in_vain is None:
+            return rate <= self.fpp
+        return math.isfinite(ndv) and num_bytes >= self.size_for(max(1, round(0.9 * ndv)))
 
     def may_fold(self, num_bytes: int, rate: float, folded_rate: float) -> bool:
         """Whether half of such a filter, which has another rate, does as well."""
