@@ -438,11 +438,30 @@ def _put(text: str) -> None:
     click.echo(text)
 
 
+def print_audit(
+    document: str, shown: str, report: Any, gates: Sequence[Gate], annotations: Iterable[str], draw: Callable[[], None]
+) -> int:
+    """Print what `inspect`, `verify` or `status` found; the exit status.
+
+    shown        "json", "github" or "text"
+    annotations  of a workflow run; draw: prints the text
+    """
+    say_notes(report.notes)
+    if shown == "json":
+        print_json(document, {**report.to_dict(), **({"gates": gates} if gates else {})})
+    elif shown == "github":
+        print_lines(annotations, as_it_is=True)
+    elif not quiet():
+        draw()
+    files = report.files if isinstance(report.files, int) else len(report.files)
+    return say_failed(report.failed, files + len(report.failed)) or gate_status(gates, 0)
+
+
 def gate_status(gates: Sequence[Gate], otherwise: int) -> int:
     """The exit status: 0 if all gates hold, 1 with the reason if not; without gates what the command says otherwise."""
     for gate in gates:
-        if not gate.holds:
-            complain(f"--{gate.gate}: {gate.reason}" if gate.gate != "verify" else gate.reason)
+        if not gate.holds and gate.gate != "verify":  # which is no option, and its text says so
+            complain(f"--{gate.gate}: {gate.reason}")
     return int(not all(gate.holds for gate in gates)) if gates else otherwise
 
 

@@ -12,18 +12,13 @@ from parquet_bloom.cli.common import (
     columns_options,
     footer_limits,
     format_of,
-    gate_status,
     github_option,
     json_option,
     none_if_empty,
-    print_json,
-    print_lines,
-    quiet,
+    print_audit,
     raw_files_option,
     say,
     say_empty,
-    say_failed,
-    say_notes,
     sources_argument,
     table_options,
 )
@@ -76,14 +71,10 @@ def command(
             **options,
         )
     asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []
-    say_notes(report.notes)
-    if shown == "json":
-        print_json("inspect", {**report.to_dict(), **({"gates": asked} if asked else {})})
-    elif shown == "github":
-        print_lines(gates.of_inspect(report, asked), as_it_is=True)
-    elif report.files and not quiet():
-        print_inspected(report.files, show_all, say)
-    else:
+
+    def draw() -> None:
+        if report.files:
+            print_inspected(report.files, show_all, say)
         say_empty(sources, report)
-    failed = say_failed(report.failed, len(report.files) + len(report.failed))
-    return failed or gate_status(asked, 0)
+
+    return print_audit("inspect", shown, report, asked, gates.of_inspect(report, asked), draw)

@@ -11,17 +11,13 @@ from parquet_bloom.cli.common import (
     columns_options,
     footer_limits,
     format_of,
-    gate_status,
     github_option,
     json_option,
     none_if_empty,
-    print_json,
-    print_lines,
-    quiet,
+    print_audit,
     raw_files_option,
     say,
-    say_failed,
-    say_notes,
+    say_empty,
     sources_argument,
     table_options,
 )
@@ -78,15 +74,10 @@ def command(
             **options,
         )
     asked = gates.status_gates(report, assert_filters, assert_complete)
-    say_notes(report.notes)
-    if shown == "json":
-        print_json("status", {**report.to_dict(), **({"gates": asked} if asked else {})})
-    elif shown == "github":
-        print_lines(gates.of_status(report, asked), as_it_is=True)
-    elif report.files and not quiet():
-        name = sources[0] if len(sources) == 1 else f"{len(sources):,} names"
-        print_status(report, name, say)
-    elif not report.failed and not quiet():
-        say(f"{', '.join(sources)}: has no data file")
-    failed = say_failed(report.failed, report.files + len(report.failed))
-    return failed or gate_status(asked, 0)
+
+    def draw() -> None:
+        if report.files:
+            print_status(report, sources[0] if len(sources) == 1 else f"{len(sources):,} names", say)
+        say_empty(sources, report)
+
+    return print_audit("status", shown, report, asked, gates.of_status(report, asked), draw)

@@ -17,14 +17,11 @@ from parquet_bloom.cli.common import (
     json_option,
     memory_option,
     none_if_empty,
-    print_json,
-    print_lines,
+    print_audit,
     quiet,
     raw_files_option,
     say,
     say_empty,
-    say_failed,
-    say_notes,
     sources_argument,
     table_options,
 )
@@ -87,21 +84,17 @@ def command(
             progress=watch.files,
             **options,
         )
-    say_notes(report.notes)
     gate = gates.none_wrong(report.files)
-    if shown == "json":
-        print_json("verify", {**report.to_dict(), "gates": [gate]})
-    elif shown == "github":
-        print_lines(gates.of_verify(report), as_it_is=True)
-    elif not quiet():
+
+    def draw() -> None:
         print_verified(report.files, show_all, say)
         if not options.get("raw_files"):
             _say_mend(sources, report, options)
         say_empty(sources, report)
-    elif not gate.holds:
+
+    if shown == "text" and quiet() and not gate.holds:
         complain(gate.reason)
-    failed = say_failed(report.failed, len(report.files) + len(report.failed))
-    return failed or int(not gate.holds)
+    return print_audit("verify", shown, report, [gate], gates.of_verify(report), draw)
 
 
 def _say_mend(sources: Sequence[str], report: VerifyReport, options: ReadOptions) -> None:
