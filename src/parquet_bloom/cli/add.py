@@ -11,8 +11,8 @@ from parquet_bloom.cli.common import (
     all_option,
     columns_options,
     commit_options,
+    filter_options,
     footer_limits,
-    form_as_value,
     json_option,
     memory_option,
     none_if_empty,
@@ -27,15 +27,15 @@ from parquet_bloom.cli.common import (
     say_table_notes,
     sources_argument,
 )
-from parquet_bloom.cli.groups import RATE, SIZE, Command
+from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.report.text import COMMAND
 from parquet_bloom.storage.display import quantity
 
 if TYPE_CHECKING:
     from parquet_bloom.edit.reports import AddReport
     from parquet_bloom.format.forms import Rate
     from parquet_bloom.options import AddOptions, Form
-from parquet_bloom.report.text import COMMAND
 
 
 @click.command("add", cls=Command)
@@ -43,38 +43,8 @@ from parquet_bloom.report.text import COMMAND
 @columns_options
 @output_options
 @commit_options
-@click.option(
-    "--spec",
-    default="final",
-    show_default=True,
-    metavar="SPEC",
-    help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.",
-)
-@click.option(
-    "--placement",
-    type=click.Choice(["footer", "chunk-start", "tail"]),
-    help="Default: footer for final, chunk-start for the 2018 forms.",
-)
+@filter_options
 @click.option("--append", is_flag=True, help="With tail, in place: write behind the file itself, with a journal.")
-@click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]")
-@click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64.")
-@click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="P=V",
-    help="A property of the draft, as parquet.expected.entries=1000; may be repeated.",
-)
-@click.option(
-    "--fpp",
-    type=RATE,
-    metavar="RATE",
-    help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
-)
-@click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
-@click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
-@click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
-@click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
 @click.option(
     "--engine", metavar="NAME", help="Leave out what it breaks on, say what it does not use: duckdb, clickhouse@26.3."
 )
@@ -83,7 +53,6 @@ from parquet_bloom.report.text import COMMAND
 @json_option
 @footer_limits
 @memory_option
-@form_as_value
 def command(
     sources: tuple[str, ...],
     output: str | None,

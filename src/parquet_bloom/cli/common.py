@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from parquet_bloom.cli.groups import COLUMN, FILE, SIZE
+from parquet_bloom.cli.groups import COLUMN, FILE, RATE, SIZE
 from parquet_bloom.cli.process import talk
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, parameter, worded
@@ -259,8 +259,8 @@ def none_if_empty(values: Sequence[str]) -> list[str] | None:
     return list(values) or None
 
 
-def form_as_value(function: F) -> F:
-    """--spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`: as the library takes them."""
+def filter_options(function: F) -> F:
+    """What filters `add` builds: --spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`."""
 
     @functools.wraps(function)
     def joined(
@@ -276,7 +276,46 @@ def form_as_value(function: F) -> F:
         form = _form(spec, hash_family, strategy, properties)
         return function(*args, form=form, fpp=column_rates(fpp, column_fpp), **options)
 
-    return cast(F, joined)
+    decorated: Any = joined
+    for option in reversed(
+        (
+            click.option(
+                "--spec",
+                default="final",
+                show_default=True,
+                metavar="SPEC",
+                help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.",
+            ),
+            click.option(
+                "--placement",
+                type=click.Choice(["footer", "chunk-start", "tail"]),
+                help="Default: footer for final, chunk-start for the 2018 forms.",
+            ),
+            click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]"),
+            click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64."),
+            click.option(
+                "--property",
+                "properties",
+                multiple=True,
+                metavar="P=V",
+                help="A property of the draft, as parquet.expected.entries=1000; may be repeated.",
+            ),
+            click.option(
+                "--fpp",
+                type=RATE,
+                metavar="RATE",
+                help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
+            ),
+            click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column."),
+            click.option(
+                "--ndv", type=int, help="First guess of distinct values per row group (statistics: their number)."
+            ),
+            click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB."),
+            click.option("--replace", is_flag=True, help="Rebuild filters that are there already."),
+        )
+    ):
+        decorated = option(decorated)
+    return cast(F, decorated)
 
 
 def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:

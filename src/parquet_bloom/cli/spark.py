@@ -11,12 +11,12 @@ from parquet_bloom._version import __version__
 from parquet_bloom.cli.common import (
     columns_options,
     commit_options,
-    form_as_value,
+    filter_options,
     none_if_empty,
     print_json,
     say,
 )
-from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
+from parquet_bloom.cli.groups import FILE, Commands
 from parquet_bloom.cli.progress import watched
 from parquet_bloom.cli.spark_jobs import COMMANDS, FIRST_FAILED, paths_argument, report_options, say_failed
 
@@ -58,25 +58,8 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS.")
 @click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
-@click.option("--spec", default="final", show_default=True, metavar="SPEC", help="As `parquet-bloom add` has them.")
-@click.option(
-    "--placement", type=click.Choice(["footer", "chunk-start", "tail"]), help="As `parquet-bloom add` has it."
-)
-@click.option("--hash-family", metavar="FAMILY", help="Of statistics, as `parquet-bloom add` has it.")
-@click.option("--strategy", metavar="NAME", help="Of statistics, as `parquet-bloom add` has it.")
-@click.option("--property", "properties", multiple=True, metavar="P=V", help="Of statistics: a property of the draft.")
-@click.option(
-    "--fpp",
-    type=RATE,
-    metavar="RATE",
-    help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
-)
-@click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
-@click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
-@click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
-@click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
+@filter_options
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
-@form_as_value
 @report_options
 def add(
     spark: Any,
