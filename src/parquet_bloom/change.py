@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from parquet_bloom.edit.add_to_source import add_to_source
-from parquet_bloom.edit.changeable import changeable, check_append, check_placement, checked_commits, refuse_tails
+from parquet_bloom.edit.changeable import (
+    changeable,
+    check_append,
+    check_placement,
+    checked_commits,
+    refuse_tails,
+    refuse_undo,
+)
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.repair import RepairReport, repair_source
 from parquet_bloom.edit.reports import AddReport, RemoveReport
-from parquet_bloom.errors import RequestError
 from parquet_bloom.format.forms import Rate
 from parquet_bloom.options import (
     AddOptions,
@@ -135,26 +141,31 @@ def repair(
     get no min and max; page indexes that are wrong are named no more. A file without a wrong statistic stays as it is.
     The statistics of a repaired file are believed here, whatever program wrote it. `remove_filters` keeps them.
 
-    source      path or paths, or URIs, as add_filters has them; no table
-    output      a new file, or a folder for several; or else in_place=True
-    undo        take that footer off again; the file is byte for byte what it was. With filters that were added since it
-                is a LayoutError: remove_filters first
-    progress    is called with a Progress for every file and every column chunk
-    options     see RepairOptions: in_place, overwrite, force, sync, read_back, append, dry_run; filesystem, raw_files
+    Of a table its files get new versions, and the commit that names these states their true statistics too, or none
+    where its form cannot say them; where the log alone is wrong a commit changes that. Older versions keep what they
+    state.
 
-    Raises RequestError, also for a table, whose log has statistics of its own; FileError and its kinds for one file;
-    for several, those come in the report's `failed`. LayoutError where num_values of a chunk is wrong, which no footer
-    mends.
+    source      path or paths, URIs, or one table, as add_filters has them
+    output      a new file, or a folder for several; or else in_place=True. Of a table neither
+    undo        take that footer off again; the file is byte for byte what it was. With filters that were added since it
+                is a LayoutError: remove_filters first. Not of a table, whose older version has the old statistics
+    progress    is called with a Progress for every file and every column chunk
+    options     see RepairOptions: in_place, overwrite, force, sync, read_back, append, dry_run; filesystem, raw_files;
+                of tables commit, files_per_commit, catalog_properties, allow_roots
+
+    Raises RequestError; FileError and its kinds for one file; for several, those come in the report's `failed`.
+    LayoutError where num_values of a chunk is wrong, which no footer mends. For a table as add_filters.
     """
     refuse_unknown("repair", options, RepairOptions)
     refuse_named(source, "call its own repair(...)")
     written = Writing.of(part(WriteOptions, options))
     about = _source_to_change(source, options, written)
-    if about.table_name is not None:
-        reason = "repair is for files, as the log of a table has statistics of its own; write its rows into new files"
-        raise RequestError(f"{about.table_name.unversioned}: {reason}")
-    checked_commits("repair", about, output, {}, written)
-    return repair_source(changeable(about, output, written, None), undo, written, progress)
+    commits = checked_commits("repair", about, output, options, written)
+    if commits is not None:
+        check_append(commits)
+    if undo and about.table_name is not None:
+        refuse_undo(about.table_name)
+    return repair_source(changeable(about, output, written, commits), undo, written, progress)
 
 
 def _source_to_change(

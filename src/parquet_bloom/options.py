@@ -208,7 +208,7 @@ class RemoveOptions(WriteOptions, CommitOptions, FilesystemOption, total=False):
     all_writers: bool
 
 
-class RepairOptions(WriteOptions, ReadOptions, FilesystemOption, total=False):
+class RepairOptions(WriteOptions, CommitOptions, FilesystemOption, total=False):
     """Keywords of `repair`, beside those that it names; each has a default."""
 
 

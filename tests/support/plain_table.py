@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.source.history import History
-from parquet_bloom.source.snapshot import Change, CommitModes, Field, Snapshot, TableFile
+from parquet_bloom.source.snapshot import Change, CommitModes, Field, FileBounds, LeafPath, Snapshot, TableFile
 from parquet_bloom.storage.remote import Location
 
 NEW, SAME = CommitModes("new-path"), CommitModes("same-path", "", "row-level deletes name its path")
@@ -82,6 +82,9 @@ class PlainTable:
 
     def history(self, snapshot: Snapshot) -> History:
         return History()
+
+    def stated(self, snapshot: Snapshot) -> Callable[[TableFile], Mapping[LeafPath, FileBounds]]:
+        return lambda file: file.bounds
 
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         return {file.path: self.open_ways.get(Path(file.path).name, NEW) for file in snapshot.files}

@@ -8,6 +8,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    commit_options,
     footer_limits,
     json_option,
     memory_option,
@@ -15,7 +16,9 @@ from parquet_bloom.cli.common import (
     print_json,
     quiet,
     say,
+    say_empty,
     say_failed,
+    say_table_notes,
     sources_argument,
 )
 from parquet_bloom.cli.groups import Command
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 @click.command("repair", cls=Command)
 @sources_argument
 @output_options
+@commit_options
 @click.option("--undo", is_flag=True, help="Take a repair off; the file is what it was, byte for byte.")
 @click.option("--append", is_flag=True, help="In place: write behind the file itself, with a journal.")
 @all_option
@@ -47,20 +51,26 @@ def command(
     \b
     parquet-bloom repair events.parquet --in-place
     parquet-bloom repair data/ --output repaired/
+    parquet-bloom repair delta:lake/events
     parquet-bloom repair data/ --in-place --dry-run
     parquet-bloom repair events.parquet --undo --in-place
 
     Every column that has statistics is decoded; none is written again. A file without a wrong statistic stays as it is.
-    `remove` keeps repaired statistics. With --dry-run, exit status 1 if a statistic is wrong, as `verify --statistics`.
+    Of a table a commit names the new files, and states right statistics of them. `remove` keeps repaired statistics.
+    With --dry-run, exit status 1 if a statistic is wrong, as `verify --statistics`.
     """
     from parquet_bloom.change import repair
+    from parquet_bloom.report.added import print_commits
     from parquet_bloom.report.statistics import print_repaired
 
     with Watch("repair", quiet=as_json) as watch:
         report = repair(sources, output, undo=undo, progress=watch.files, **options)
+    say_table_notes(sources, report)
     if as_json:
         print_json("repair", report)
     elif not quiet():
         print_repaired(report.files, undo, show_all, say)
+        print_commits(report, say)
+        say_empty(sources, report)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
     return failed or int(bool(options.get("dry_run")) and any(file.wrong for file in report.files))

@@ -198,5 +198,11 @@ def refuse_tails(name: TableName, options: RemoveOptions) -> None:
             raise RequestError(f"{_table_text(name)}: " + option + " is for files; no file of a table is cut")
 
 
+def refuse_undo(name: TableName) -> None:
+    """Raise RequestError for a repair that is to be taken off a table: the old statistics are those of its log."""
+    reason = "is for files; restore the table's version before the repair, which has the old files and statistics"
+    raise RequestError(f"{_table_text(name)}: " + parameter("undo", True) + f" {reason}")
+
+
 def _table_text(name: TableName) -> str:
     return without_secret(name.unversioned)

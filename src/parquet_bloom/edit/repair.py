@@ -14,16 +14,17 @@ The new footer says that its statistics were compared, with a proof (format.repa
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from parquet_bloom._version import __version__
-from parquet_bloom.edit.changeable import Changeable
+from parquet_bloom.edit.changeable import Changeable, ChangeableTable
 from parquet_bloom.edit.finish import check_footer_size, check_written, write_footer
 from parquet_bloom.edit.remove import write_beginning
-from parquet_bloom.edit.reports import FileReport
-from parquet_bloom.edit.table_commit import FileOutcome
-from parquet_bloom.errors import FooterError, LayoutError, RequestError, parameter
+from parquet_bloom.edit.reports import FileReport, TableCommit
+from parquet_bloom.edit.table_commit import THROUGH_LOG, FileOutcome, FileWork, check_size, footer_bytes
+from parquet_bloom.errors import FooterError, LayoutError, RequestError, TableFormatError, parameter
+from parquet_bloom.filters.logged_statistics import LOG, LoggedStatistics
 from parquet_bloom.filters.tails import tail_of
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.filters.wrong_statistics import (
@@ -40,11 +41,14 @@ from parquet_bloom.format.footer import ChunkKey, Footer, decode_footer
 from parquet_bloom.format.outline import outline_of
 from parquet_bloom.format.provenance import repair_tails, tail_facts
 from parquet_bloom.format.repairs import plain_bound, repair_pair
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import has_order, is_signed_number
 from parquet_bloom.output.draft import FileSink
 from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target, Writing
 from parquet_bloom.source.results import Result
+from parquet_bloom.source.snapshot import Snapshot, TableFile
+from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, FailedFile
@@ -59,9 +63,11 @@ from parquet_bloom.storage.table_folders import Tables
 class RepairedFile(FileReport):
     """The report of `repair` on one file, or of its dry run.
 
-    wrong      the statistics that contradicted the values; with undo there are none
+    wrong      the statistics that contradicted the values, of a table's file those of the log too; with undo there are
+               none
     chunks     how many column chunks were compared
     mended     of these, how many have other statistics since, or lost a page index
+    mended_log  how many columns have other statistics in the table's log since
     notes, unchecked  as FileStatistics has them
     undone     whether a repair was taken off
     """
@@ -73,6 +79,7 @@ class RepairedFile(FileReport):
     wrong: list[WrongStatistic] = field(default_factory=list)
     chunks: int = 0
     mended: int = 0
+    mended_log: int = 0
     notes: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     undone: bool = False
@@ -85,11 +92,13 @@ class RepairReport(Result):
     """The report of `repair`: one a file, and the files among several that failed.
 
     notes  of tables whose files were changed, as was forced: which readers fail on them
+    commits  to a table that was named, in order
     """
 
     files: list[RepairedFile]
     failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
+    commits: list[TableCommit] = field(default_factory=list)
 
     def __repr__(self) -> str:
         wrong = sum(len(file.wrong) for file in self.files)
@@ -147,26 +156,30 @@ class RepairRequest:
             report.add_transfer(to.copy(source), source)
         return report
 
+    def step(self, footer: Footer) -> Callable[[int], object]:
+        """A function that reports to the meter how many column chunks of a file are done."""
+        meter, parts = self.meter, footer.n_row_groups * len(footer.leaves)
+        return (lambda done: None) if meter is None else (lambda done: meter.part(done, parts))
+
     def _repair(self, source: OpenFile, target: Location) -> RepairedFile:
+        footer = source.footer()
+        compared = compare_statistics(source, footer.leaves, range(footer.n_row_groups), self.step(footer))
+        return self.mend(source, target, compared, footer.leaves)
+
+    def mend(self, source: OpenFile, target: Location, compared: Compared, leaves: Sequence[Leaf]) -> RepairedFile:
+        """Write the statistics of one file right that was compared. leaves: with the names of the verdicts."""
         footer, to = source.footer(), Target(target, self.how)
-        n, leaves = footer.n_row_groups, footer.leaves
-        meter = self.meter
-
-        def step(done: int) -> None:
-            if meter is not None:
-                meter.part(done, n * len(leaves))
-
-        compared = compare_statistics(source, leaves, range(n), step)
         found = compared.statistics
         report = RepairedFile(source.path, str(target), source.size, source.size, found.wrong, found.chunks)
         report.notes, report.unchecked = found.notes, found.unchecked
-        if found.wrong or not self.how.in_place:
+        wrong = [one for one in found.wrong if not one.statistic.startswith(LOG)]
+        if wrong or not self.how.in_place:
             to.check(source.location, self.tables)
-        for one in found.wrong:
+        for one in wrong:
             if one.statistic == "num_values":
                 raise LayoutError(source.path, f"{one.text}: no footer mends that; write the file anew")
-        if found.wrong:
-            edit = mended(footer, compared)
+        if wrong:
+            edit = mended(footer, compared, leaves)
             report.mended = len(edit.statistics.keys() | edit.indexes.keys())
             data = self._new_footer(source, footer, compared, edit)
             report.bytes_after = source.size + len(data) + 8
@@ -209,13 +222,15 @@ class RepairRequest:
 # --- the edit -------------------------------------------------------------------------------------
 
 
-def mended(footer: Footer, compared: Compared) -> FooterEdit:
-    """The edit that makes statistics right."""
+def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> FooterEdit:
+    """The edit that makes statistics right. leaves: of the file, with the names of the verdicts."""
     statistics: dict[ChunkKey, StatisticsChanges] = {}
     indexes: dict[ChunkKey, Sequence[int]] = {}
     num_rows = None
-    columns = {leaf.name: leaf.index for leaf in footer.leaves}
+    columns = {leaf.name: leaf.index for leaf in leaves}
     for one in compared.statistics.wrong:
+        if one.statistic.startswith(LOG):
+            continue
         if one.row_group is None:
             num_rows = sum(footer.rows)
             continue
@@ -271,9 +286,62 @@ def _changes(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> Statistic
 
 
 def repair_source(to: Changeable, undo: bool, how: Writing, progress: ProgressCallback | None = None) -> RepairReport:
-    """Repair files. Raises as change.repair."""
+    """Repair files, or those of a table and what its log states of them. Raises as change.repair."""
     snapshot = to.snapshot()
     meter = Meter(progress, snapshot.files, unit="column chunks")
-    request = RepairRequest(undo=undo, how=how, tables=to.tables, meter=meter)
-    changed = to.change(snapshot, lambda _: request, meter)
-    return RepairReport(changed.files, changed.failed, [*to.notes, *changed.notes])
+    table = isinstance(to, ChangeableTable)  # whose commit says which of its files grow
+    request = RepairRequest(undo=undo, how=replace(how, append=how.append and not table), tables=to.tables, meter=meter)
+
+    def work_on(one: Snapshot) -> FileWork[RepairedFile]:
+        if isinstance(to, ChangeableTable):
+            return RepairTableFile(TableNames(one), LoggedStatistics(to.table, one), request, to.how.append)
+        return request
+
+    changed = to.change(snapshot, work_on, meter)
+    return RepairReport(changed.files, changed.failed, [*to.notes, *changed.notes], changed.commits)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairTableFile:
+    """Repairs one file, and what the table's log states of it.
+
+    A file with a wrong statistic gets a new version. Where the log alone is wrong the file stays as it is.
+    """
+
+    names: TableNames
+    log: LoggedStatistics
+    request: RepairRequest
+    append: bool = False
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[RepairedFile]:
+        """As edit.table_commit.FileWork has it."""
+        started, stays = time.perf_counter(), target.path == file.path
+        with open_for_change(file, stays and not look_only) as whole:
+            # Behind what the log has can lie a tail that no version names: it is no part of a copy. A file that keeps
+            # its path keeps it, and the commit names it.
+            logged = whole.until(file.size) if check_size(file, whole) else whole
+            source = whole if stays else logged
+            footer = source.footer()
+            leaves = self.names.display_leaves(footer, file)
+            found = self.log.compare(source, file, leaves, range(footer.n_row_groups), self.request.step(footer))
+            for one in found.compared.statistics.wrong:
+                if one.statistic == f"{LOG}num_rows":
+                    raise TableFormatError(file, f"{one.text}: no repair mends that; write its rows into new files")
+            how = replace(self.request.how, in_place=stays, append=stays and self.append, dry_run=look_only)
+            request = replace(self.request, how=how, tables=THROUGH_LOG)
+            truth = found.to_commit()
+            if found.wrong_in_file:
+                report = request.mend(source, target, found.compared, leaves)
+            else:
+                wanted = replace(how, in_place=True, dry_run=True)  # nothing is copied
+                report = replace(request, how=wanted).mend(source, file, found.compared, leaves)
+        report.mended_log = len(truth)
+        report.bytes_before, report.dry_run = logged.size, self.request.how.dry_run
+        report.seconds, report.remote = time.perf_counter() - started, not file.is_local
+        if found.wrong_in_file or source.size != logged.size:
+            size = 0 if look_only else footer_bytes(target)
+            return FileOutcome(report, report.bytes_after, size, truth=truth)
+        report.written, report.output = False, report.source
+        if not found.lies:
+            return FileOutcome(report)
+        return FileOutcome(report, file.size, len(footer.data), truth=truth, log_only=True)

@@ -31,7 +31,16 @@ from parquet_bloom.filters.tails import as_it_was, files_at_once
 from parquet_bloom.options import CommitMode, CommitOptions
 from parquet_bloom.output.s3 import one_client
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of
-from parquet_bloom.source.snapshot import Change, CommitModes, Field, Snapshot, Table, TableFile
+from parquet_bloom.source.snapshot import (
+    Change,
+    CommitModes,
+    Field,
+    LeafPath,
+    Snapshot,
+    Table,
+    TableFile,
+)
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
@@ -52,7 +61,7 @@ _CONFLICTS = 10  # in a row, of one commit, before it is given up
 class Committing:
     """How new versions get into the table.
 
-    operation  "add" or "remove"
+    operation  "add", "remove" or "repair"
     way        of all files; None: the one that keeps every promise of the table, for each
     files      in a commit; None: all
     dry_run    no version is made
@@ -88,6 +97,8 @@ class FileOutcome(Generic[R]):
     choice    of its request, as Request has it
     options   what was asked of the filters of these columns
     begun     where it has no new version: something may lie at the target all the same
+    truth     as Change has it
+    log_only  the file stays as it is, to the byte: the commit has other statistics of it
     """
 
     report: R
@@ -98,6 +109,8 @@ class FileOutcome(Generic[R]):
     choice: str = ""
     options: Mapping[str, FilterOptions] = field(default_factory=dict)
     begun: bool = True
+    truth: Mapping[LeafPath, LeafTruth] = field(default_factory=dict)
+    log_only: bool = False
 
 
 class FileWork(Protocol[R]):
@@ -274,9 +287,13 @@ class _Run(Generic[R]):
         if outcome.size:
             if mode is None:
                 raise TableFormatError(file, f"cannot get a new version: {reason}")
-            outcome.report.way, outcome.report.why = mode, reason
+            if outcome.log_only:
+                self._remove(target.path)
+                target = target_of(self._table, file, "same-path")
+            else:
+                outcome.report.way, outcome.report.why = mode, reason
             if not look_only:
-                return outcome, Change(file, target, outcome.size, outcome.footer_size)
+                return outcome, Change(file, target, outcome.size, outcome.footer_size, outcome.truth)
         elif outcome.begun:
             self._remove(target.path)
         else:
@@ -348,7 +365,7 @@ class _Run(Generic[R]):
             # A new version fits if its file is in the new snapshot with the same size and rows, may still be changed
             # in the same commit mode, and if the new version itself is still there.
             now = live.get(change.file.path)
-            fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
+            fits = now is not None and _is_as_it_was(one, now, ways[now.path], self._how.way)
             if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter
                 self._pending.append(replace(one, change=change._replace(file=now)))
             else:
@@ -379,11 +396,14 @@ class _Run(Generic[R]):
             self._remove(path)
 
 
-def _is_as_it_was(change: Change, now: TableFile, ways: CommitModes, wanted: CommitMode | None) -> bool:
+def _is_as_it_was(one: _Pending[R], now: TableFile, ways: CommitModes, wanted: CommitMode | None) -> bool:
     """Whether a new version that was made of a file may still take its place."""
+    change = one.change
     if (now.size, now.rows) != (change.file.size, change.file.rows):
         return False
     way = commit_mode_of(ways, wanted)[0]
+    if one.outcome.log_only:
+        return way is not None
     return way == ("same-path" if change.same_path else "new-path")
 
 

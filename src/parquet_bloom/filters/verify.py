@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.logged_statistics import LoggedStatistics
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.filters.tails import each_file
-from parquet_bloom.filters.wrong_statistics import FileStatistics, WrongStatistic, compare_statistics
-from parquet_bloom.format.footer import Footer
+from parquet_bloom.filters.wrong_statistics import Comparing, FileStatistics, WrongStatistic, compare_statistics
+from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.forms import BATCH_ROWS, Filter
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
@@ -216,7 +217,8 @@ def verify(
 
     columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
     sample      look at so many row groups a file only, spread evenly
-    statistics  also compare min and max, counts and page indexes with the values: every column that has any is decoded
+    statistics  also compare min and max, counts and page indexes with the values: every column that has any is decoded.
+                Of a table what its log states of the files too
     filesystem  of pyarrow or fsspec; source then names files on it
     progress    is called with a Progress for every file and every filter
     options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
@@ -230,26 +232,37 @@ def verify(
 
     found = source_of(source, filesystem, options).resolve(stored_only=True)
     meter = Meter(progress, found.files, unit="column chunks")
+    compare: Comparing | None = compare_statistics if statistics else None
+    if statistics and found.table is not None:
+        compare = LoggedStatistics(found.table, found.snapshot).comparing
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:
-        return _verify(opened, select_leaves(leaves, wanted, left_out), sample, statistics, meter)
+        return _verify(opened, select_leaves(leaves, wanted, left_out), sample, compare, meter)
 
     results = each_file(found, work, meter, _FAR_FILES)
     return VerifyReport(list(results), results.failed, found.notes)
 
 
 def _verify(
-    source: OpenFile, leaves: Sequence[Leaf], sample: int | None, statistics: bool, meter: Meter
+    source: OpenFile, leaves: Sequence[Leaf], sample: int | None, compare: Comparing | None, meter: Meter
 ) -> VerifiedFile:
     footer = source.footer()
     n = footer.n_row_groups
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
     filters = StoredFilters(source)
+    shared = _Shared(filters, leaves)
+    if compare is not None:
+        some = {leaf.index for leaf in leaves if any(filters.of(group, leaf) for group in groups)}
+        parts = len(leaves) * len(groups)
+        compared = compare(source, leaves, groups, lambda done: meter.part(done, parts), some, shared.reader)
+        verified.statistics, verified.filters = compared.statistics, shared.verdicts
     far: list[_Chunk] = []
     stays = not source.is_remote or source.is_whole_in_memory
     for nth, leaf in enumerate(leaves):
-        stored = [one for group in groups for one in filters.of(group, leaf)]
+        stored = [
+            one for group in groups if (group, leaf.index) not in shared.chunks for one in filters.of(group, leaf)
+        ]
         if not stored:
             continue
         column = ColumnReader(source, footer.leaves[leaf.index])
@@ -263,11 +276,49 @@ def _verify(
     for at, chunk in enumerate(_fetched(source, footer, far)):
         verified.filters.append(_verify_filter(chunk.stored, chunk.leaf, chunk.reader, footer))
         meter.part(at, len(far))
-    verified.filters.sort(key=lambda f: f.row_group)
-    if statistics:
-        compared = compare_statistics(source, leaves, groups, lambda done: meter.part(done, len(leaves) * len(groups)))
-        verified.statistics = compared.statistics
+    order = {leaf.name: at for at, leaf in enumerate(leaves)}
+    verified.filters.sort(key=lambda one: (one.row_group, order[one.column]))
     return verified
+
+
+class _Shared:
+    """The filters of chunks that are decoded for their statistics anyway: one decoding serves both.
+
+    chunks    that were decoded to their end
+    verdicts  on their filters
+    """
+
+    def __init__(self, filters: StoredFilters, leaves: Sequence[Leaf]) -> None:
+        self._filters, self._shown = filters, {leaf.index: leaf for leaf in leaves}
+        self.chunks: set[ChunkKey] = set()
+        self.verdicts: list[VerifiedFilter] = []
+
+    def reader(self, source: OpenFile, leaf: Leaf) -> ColumnReader:
+        """Decodes a column, and asks its filters meanwhile."""
+        return _AskingReader(source, leaf, self)
+
+    def judged(self, group: int, leaf: Leaf, footer: Footer) -> list[_Question]:
+        """The questions to the filters of a chunk."""
+        shown = self._shown[leaf.index]
+        return [_Question(one, shown, leaf, footer) for one in self._filters.of(group, shown)]
+
+
+class _AskingReader(ColumnReader):
+    """See _Shared."""
+
+    def __init__(self, source: OpenFile, leaf: Leaf, shared: _Shared) -> None:
+        super().__init__(source, leaf)
+        self._shared = shared
+
+    def batches(self, row_group: int) -> Iterator[pa.Array]:
+        """As ColumnReader has it."""
+        questions = self._shared.judged(row_group, self.leaf, self._source.footer())
+        for batch in super().batches(row_group):
+            for one in questions:
+                one.ask(batch)
+            yield batch
+        self._shared.chunks.add((row_group, self.leaf.index))
+        self._shared.verdicts += [one.verdict() for one in questions]
 
 
 class _Chunk(NamedTuple):
@@ -303,42 +354,75 @@ def _fetched(source: OpenFile, footer: Footer, chunks: list[_Chunk]) -> Iterator
 
 def _verify_filter(stored: StoredFilter, leaf: Leaf, reader: ColumnReader, footer: Footer) -> VerifiedFilter:
     """leaf  with the column's name as people know it, which a table has for its files."""
-    group = stored.row_group
-    verdict = VerifiedFilter(group, leaf.name, "right", stored.spec)
-    try:
-        bloom = stored.read()
-    except UnknownFilterError as error:
-        verdict.status, verdict.reason = "unknown", str(error)
-        return verdict
-    except FilterFormatError as error:
-        verdict.status, verdict.reason = "wrong", str(error)
-        return verdict
-    verdict.spec = bloom.spec
-    if stored.refusal is not None:
-        if not bloom.bits_set and _holds_values(footer, group, leaf):
-            verdict.status, verdict.reason = "wrong", "no bit is set, but values are stored"
-        else:
-            verdict.status, verdict.reason = "unknown", f"not used: {stored.refusal}"
-        return verdict
-    return _ask_all(bloom, reader, group, verdict)
+    question = _Question(stored, leaf, reader.leaf, footer)
+    if question.is_open:
+        try:
+            for values in reader.batches(stored.row_group):
+                question.ask(values)
+        except DamagedFileError as error:
+            if not isinstance(error.__cause__, pa.ArrowNotImplementedError):
+                raise
+            return question.unknown(error.reason)
+    return question.verdict()
+
+
+class _Question:
+    """One filter, queried for all values of its chunk."""
+
+    def __init__(self, stored: StoredFilter, shown: Leaf, leaf: Leaf, footer: Footer) -> None:
+        """shown: the column with the name that people know; leaf: as the file has it."""
+        self._verdict = VerifiedFilter(stored.row_group, shown.name, "right", stored.spec)
+        self._bloom: Filter | None = None
+        try:
+            bloom = stored.read()
+        except UnknownFilterError as error:
+            self._verdict.status, self._verdict.reason = "unknown", str(error)
+            return
+        except FilterFormatError as error:
+            self._verdict.status, self._verdict.reason = "wrong", str(error)
+            return
+        self._verdict.spec = bloom.spec
+        if stored.refusal is not None:
+            if not bloom.bits_set and _holds_values(footer, stored.row_group, shown):
+                self._verdict.status, self._verdict.reason = "wrong", "no bit is set, but values are stored"
+            else:
+                self._verdict.status, self._verdict.reason = "unknown", f"not used: {stored.refusal}"
+            return
+        self._bloom, self._absent = bloom, AbsentValues(leaf, bloom)
+        self._scratch = np.empty(BATCH_ROWS, np.uint64)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the values decide."""
+        return self._bloom is not None
+
+    def ask(self, values: pa.Array) -> None:
+        """Ask for some of the chunk's values, NULLs among them."""
+        if self._bloom is None:
+            return
+        hashes = hash_array(values, scratch=self._scratch)
+        admitted = self._bloom.might_contain_hashed(values, hashes)
+        self._verdict.values += len(hashes)
+        self._verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
+        self._absent.drop(hashes, admitted)
+
+    def verdict(self) -> VerifiedFilter:
+        """The verdict, after the last of the values."""
+        found = self._verdict
+        if self._bloom is not None:
+            found.absent, found.measured_fpp = self._absent.count, self._absent.fpp
+            if found.missed:
+                found.status = "wrong"
+                found.reason = f"denies {found.missed} of {found.values} stored values"
+        return found
+
+    def unknown(self, reason: str) -> VerifiedFilter:
+        """The verdict where the values cannot be decoded."""
+        found = self._verdict
+        found.status, found.reason, found.values, found.missed = "unknown", reason, 0, 0
+        return found
 
 
 def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
     values, nulls = counts_in(footer, group, leaf)
     return nulls is not None and values > nulls
-
-
-def _ask_all(bloom: Filter, reader: ColumnReader, group: int, verdict: VerifiedFilter) -> VerifiedFilter:
-    absent = AbsentValues(reader.leaf, bloom)
-    scratch = np.empty(BATCH_ROWS, np.uint64)
-    for values in reader.batches(group):
-        hashes = hash_array(values, scratch=scratch)
-        admitted = bloom.might_contain_hashed(values, hashes)
-        verdict.values += len(hashes)
-        verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
-        absent.drop(hashes, admitted)
-    verdict.absent, verdict.measured_fpp = absent.count, absent.fpp
-    if verdict.missed:
-        verdict.status = "wrong"
-        verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
-    return verdict

@@ -14,10 +14,10 @@ Sources: parquet.thrift, Statistics and ColumnOrder; PageIndex.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -51,8 +51,9 @@ class WrongStatistic(Result):
     """One statistic that contradicts the stored values.
 
     row_group  None of the whole file
-    column     empty of the whole file
-    statistic  the field, as parquet.thrift names it: "null_count", "max_value", "column_index.min_values"
+    column     empty of all columns
+    statistic  the field, as parquet.thrift names it: "null_count", "max_value", "column_index.min_values"; of a table's
+               log with "log." before it
     stated     its value; of a page index that of the first wrong page, and which page it is
     found      what the stored values give
     """
@@ -66,7 +67,8 @@ class WrongStatistic(Result):
     @property
     def text(self) -> str:
         """All of it in words."""
-        where = "" if self.row_group is None else f"row group {self.row_group}, column {self.column}: "
+        group = "" if self.row_group is None else f"row group {self.row_group}, "
+        where = f"{group}column {self.column}: " if self.column else ""
         return f"{where}{self.statistic} is {self.stated}, the values give {self.found}"
 
 
@@ -100,12 +102,19 @@ class Compared(NamedTuple):
 
 
 def compare_statistics(
-    source: OpenFile, leaves: Sequence[Leaf], groups: Sequence[int], step: Callable[[int], object] = lambda _: None
+    source: OpenFile,
+    leaves: Sequence[Leaf],
+    groups: Sequence[int],
+    step: Callable[[int], object] = lambda _: None,
+    also: Collection[int] = (),
+    reader_of: Callable[[OpenFile, Leaf], ColumnReader] = ColumnReader,
 ) -> Compared:
     """Compare what a file states about some columns in some row groups with their values.
 
     leaves  with the names that people know
     step    is called with the number of chunks that are done
+    also    numbers of columns that are decoded even if the file states nothing about them
+    reader_of  makes the reader of a column, for who needs its values too
     Raises DamagedFileError where a chunk does not decode, LimitError.
     """
     footer = source.footer()
@@ -117,11 +126,12 @@ def compare_statistics(
     done = 0
     for leaf in leaves:
         beside_nan, unchecked, wrong_pages = [], [], 0
-        reader: ColumnReader | None = None
-        for group in groups:
-            chunk = _Chunk(source, footer, group, leaf)
-            if chunk.states_anything:
-                reader = reader or ColumnReader(source, footer.leaves[leaf.index])
+        chunks = [_Chunk(source, footer, group, leaf) for group in groups]
+        reader = None
+        if leaf.index in also or any(chunk.states_anything for chunk in chunks):
+            reader = reader_of(source, footer.leaves[leaf.index])
+        for group, chunk in zip(groups, chunks, strict=True):
+            if reader is not None and (chunk.states_anything or leaf.index in also):
                 try:
                     truth = chunk.compare(reader)
                 except DamagedFileError as error:
@@ -153,6 +163,22 @@ def compare_statistics(
             found.statistics.notes.append(f"{where}: {reason}")
     found.statistics.wrong.sort(key=lambda one: -1 if one.row_group is None else one.row_group)
     return found
+
+
+class Comparing(Protocol):
+    """Compares what is stated of some columns of a file with their values, as compare_statistics."""
+
+    def __call__(
+        self,
+        source: OpenFile,
+        leaves: Sequence[Leaf],
+        groups: Sequence[int],
+        step: Callable[[int], object],
+        also: Collection[int],
+        reader_of: Callable[[OpenFile, Leaf], ColumnReader],
+        /,
+    ) -> Compared:
+        """Arguments and errors as compare_statistics."""
 
 
 def compare_again(source: OpenFile, known: Compared) -> list[WrongStatistic]:

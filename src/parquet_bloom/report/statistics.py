@@ -60,7 +60,7 @@ def print_repaired(files: Sequence[Any], undo: bool, everything: bool, say: Say)
 
 
 def _style(files: Sequence[Any]) -> str:
-    return "green" if any(file.mended or file.undone for file in files) else ""
+    return "green" if any(file.mended or file.mended_log or file.undone for file in files) else ""
 
 
 def _mended(files: Sequence[Any]) -> str:
@@ -70,8 +70,11 @@ def _mended(files: Sequence[Any]) -> str:
     verb = "would be" if files[0].dry_run else "are"
     many = f" in {plural(len(changed), 'file')}" if len(files) > 1 else ""
     bytes_of = sum(file.bytes_before for file in files), sum(file.bytes_after for file in files)
-    more = "" if files[0].dry_run else f", {growth(*bytes_of)}"
-    return f"statistics of {plural(chunks, 'column chunk')}{many} {verb} written right{more}"
+    more = "" if files[0].dry_run or not chunks else f", {growth(*bytes_of)}"
+    logged = sum(file.mended_log for file in files)
+    of = [plural(chunks, "column chunk")] if chunks or not logged else []
+    of += [plural(logged, "column") + " in the table's log"] if logged else []
+    return f"statistics of {' and '.join(of)}{many} {verb} written right{more}"
 
 
 def _undone(files: Sequence[Any]) -> str:

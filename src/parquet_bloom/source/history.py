@@ -142,7 +142,8 @@ def described(properties: Mapping[str, Any]) -> str:
     names = [name for name, _ in _columns(properties.get(_COLUMNS))]
     on = f" on {', '.join(names[:_SHOWN])}" if names else ""
     more = f" and {len(names) - _SHOWN:,} more columns" if len(names) > _SHOWN else ""
-    return f"parquet-bloom {properties.get(OPERATION)}: Bloom filters{on}{more}; no row changed"
+    what = "true statistics" if properties.get(OPERATION) == "repair" else "Bloom filters"
+    return f"parquet-bloom {properties.get(OPERATION)}: {what}{on}{more}; no row changed"
 
 
 def filter_commit(version: Version, properties: Mapping[str, Any], today: Identities) -> FilterCommit | None:

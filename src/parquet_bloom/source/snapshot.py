@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +30,7 @@ from parquet_bloom.storage.remote import Location
 
 if TYPE_CHECKING:
     from parquet_bloom.source.history import History
+    from parquet_bloom.source.truth import LeafTruth
 
 
 LeafPath = tuple[str, ...]  # the components of a leaf's name in the table, as `leaves_of` has them
@@ -194,12 +196,14 @@ class Change(NamedTuple):
     location  of its new version: the same path, or another
     size      of that, in bytes
     footer_size  bytes of its Thrift footer, without length and magic
+    truth     of leaves whose statistics in the log become these, or are left out where its form cannot say them
     """
 
     file: TableFile
     location: Location
     size: int
     footer_size: int
+    truth: Mapping[LeafPath, LeafTruth] = MappingProxyType({})
 
     @property
     def same_path(self) -> bool:
@@ -224,6 +228,9 @@ class Table(Protocol):
 
     def history(self, snapshot: Snapshot) -> History:
         """The history of its files in the log. Raises StorageError, TableFormatError."""
+
+    def stated(self, snapshot: Snapshot) -> Callable[[TableFile], Mapping[LeafPath, FileBounds]]:
+        """The statistics of a file that the log states: others may believe what `TableFile.bounds` leaves out."""
 
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""

@@ -23,7 +23,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.tables.delta.actions import Add
 
 # --- schema ---------------------------------------------------------------------------------------
@@ -324,13 +325,19 @@ def _decoded(text: str) -> Mapping[str, Any]:
 class Bounds(Mapping[LeafPath, FileBounds]):
     """The bounds of one file's leaves, read on each use."""
 
-    def __init__(self, schema: Schema, add: Add) -> None:
+    def __init__(self, schema: Schema, add: Add, believed: bool = True) -> None:
+        """believed: without what is in doubt."""
         self._schema = schema
         self._add = add
+        self._believed = believed
 
     def _find(self, path: LeafPath) -> FileBounds | None:
         column = self._schema.columns.get(path)
-        return None if column is None else _bounds(column, _statistics(self._add), self._add.vector is None)
+        return (
+            None
+            if column is None
+            else _bounds(column, _statistics(self._add), self._add.vector is None, self._believed)
+        )
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         found = self._find(path)
@@ -345,21 +352,21 @@ class Bounds(Mapping[LeafPath, FileBounds]):
         return sum(1 for _ in self)
 
 
-def _bounds(column: Column, told: Mapping[str, Any], whole: bool) -> FileBounds | None:
-    """The bounds of one column. whole: no row of the file is deleted."""
+def _bounds(column: Column, told: Mapping[str, Any], whole: bool, believed: bool = True) -> FileBounds | None:
+    """The bounds of one column. whole: no row of the file is deleted; believed: without what is in doubt."""
     rows = _count(told.get("numRecords"))
     tight = whole and told.get("tightBounds") in (None, True)
     lower = _bound(_at(told.get("minValues"), column.physical), column, False)
     upper = _bound(_at(told.get("maxValues"), column.physical), column, True)
     nulls = _count(_at(told.get("nullCount"), column.physical))
-    if nulls is not None and (rows is None or nulls > rows):
+    if believed and nulls is not None and (rows is None or nulls > rows):
         nulls = None
-    if lower is not None and upper is not None and lower > upper:
+    if believed and lower is not None and upper is not None and lower > upper:
         lower = upper = None
     all_null = nulls is not None and nulls == rows and lower is None and upper is None
     # pyarrow leaves NULLs of a struct around texts in a dictionary out of its count, and others took that.
     nested = len(column.path) > 1 and (pa.types.is_string(column.type) or pa.types.is_binary(column.type))
-    exact = nulls if not nested and (tight or nulls == 0) else None
+    exact = nulls if not (nested and believed) and (tight or nulls == 0) else None
     if lower is None and upper is None and exact is None and not all_null:
         return None
     return FileBounds(lower, upper, exact, not all_null, False)
@@ -492,3 +499,71 @@ def _timestamp(value: Any, zoned: bool, upper: bool) -> int | None:
     lost = _CUT_MS + (_CUT_ZONE if zoned and time < _WHOLE_MINUTES else 0)
     lost += _CUT_CALENDAR * _DAY_MICROS if time < _GREGORIAN * _DAY_MICROS else 0
     return time + lost if upper else time - lost
+
+
+# --- true statistics as Delta writes them ---------------------------------------------------------
+
+
+def mended(add: Add, schema: Schema, truth: Mapping[LeafPath, LeafTruth]) -> Add:
+    """An add action whose statistics of some leaves are the true ones; what it does not state stays unsaid.
+
+    Bounds that JSON cannot say exactly are left out, as are those of binary columns.
+    """
+    if add.stats is None or not _statistics(add):
+        return add
+    told = json.loads(add.stats, parse_float=Decimal)  # not _statistics, which others share
+    for path, true in truth.items():
+        column = schema.columns.get(path)
+        if column is None:
+            continue
+        for name, bound in zip(("minValues", "maxValues"), true.bounds, strict=True):
+            _put(told.get(name), column.physical, None if bound is None else _spelled(bound, column.type))
+        if true.nulls is not None:
+            _put(told.get("nullCount"), column.physical, true.nulls)
+    try:
+        return replace(add, stats=_json(told))
+    except RecursionError:
+        return replace(add, stats=None)
+
+
+def _put(group: Any, path: LeafPath, value: Any) -> None:
+    """Set a value where there is one; None takes it out."""
+    *above, name = path
+    group = _at(group, tuple(above))
+    if isinstance(group, dict) and name in group:
+        if value is None:
+            del group[name]
+        else:
+            group[name] = value
+
+
+def _spelled(place: Any, kind: pa.DataType) -> Any:
+    """A position in a leaf's order as JSON has it; None where that is not exact."""
+    try:
+        if pa.types.is_boolean(kind):
+            return bool(place)
+        if pa.types.is_integer(kind):
+            return int(place)
+        if pa.types.is_floating(kind):
+            return float(place) if math.isfinite(place) else None
+        if pa.types.is_decimal(kind):
+            return Decimal(f"{place}E{-kind.scale}")
+        if pa.types.is_string(kind):
+            return bytes(place).decode()
+        if pa.types.is_date(kind):
+            return (dt.date(1970, 1, 1) + dt.timedelta(days=place)).isoformat()
+        if pa.types.is_timestamp(kind):
+            text = (_CLOCK_EPOCH + dt.timedelta(microseconds=place)).isoformat(timespec="microseconds")
+            return text + ("Z" if kind.tz is not None else "")
+    except (OverflowError, UnicodeDecodeError):  # a year that Python does not know, bytes that are no text
+        return None
+    return None
+
+
+def _json(value: Any) -> str:
+    """JSON, with the digits that numbers have."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_json(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)

@@ -7,8 +7,8 @@ import posixpath
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -22,7 +22,16 @@ from parquet_bloom.source.history import FilterCommit, History, Identities, Vers
 from parquet_bloom.source.kept import KeptStates, proof_of
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.roots import Roots
-from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, first_name, new_name
+from parquet_bloom.source.snapshot import (
+    Change,
+    CommitModes,
+    FileBounds,
+    LeafPath,
+    Snapshot,
+    TableFile,
+    first_name,
+    new_name,
+)
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores, store_of
@@ -37,7 +46,7 @@ from parquet_bloom.tables.delta.commit import (
     uri_and_options,
 )
 from parquet_bloom.tables.delta.log import Files, LogFiles, TableFolder, is_plain, opened
-from parquet_bloom.tables.delta.statistics import Bounds, Schema, constants_of, read_schema, rows_of
+from parquet_bloom.tables.delta.statistics import Bounds, Schema, constants_of, mended, read_schema, rows_of
 
 # --- deletion vectors -----------------------------------------------------------------------------
 #
@@ -428,6 +437,15 @@ class DeltaTable:
         """When the files came, by all commits that the log still has. Raises StorageError, TableFormatError."""
         return read_history(self._folder, snapshot)
 
+    def stated(self, snapshot: Snapshot) -> Callable[[TableFile], Mapping[LeafPath, FileBounds]]:
+        """All that the log states of a file's columns, believed or not."""
+        schema = self._schema_of(snapshot)
+        return lambda file: Bounds(schema, file.entry, believed=False)
+
+    def _schema_of(self, snapshot: Snapshot) -> Schema:
+        state = self._state(LogFiles(self._folder), int(snapshot.version))
+        return read_schema(self.name, state.metadata, maps_columns(state.protocol))
+
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version.
 
@@ -466,6 +484,12 @@ class DeltaTable:
             for change in changes:
                 if reason := ways[change.file.path].refusal:
                     raise TableFormatError(change.file, reason)
+            if any(change.truth for change in changes):
+                schema = self._schema_of(snapshot)
+                changes = [
+                    one._replace(file=replace(one.file, entry=mended(one.file.entry, schema, one.truth)))
+                    for one in changes
+                ]
             return str(commit(self._folder, int(snapshot.version), snapshot.identity, changes, properties))
         except ConflictError:  # a table that was made anew has versions of the same numbers
             self._read = self._opened = None

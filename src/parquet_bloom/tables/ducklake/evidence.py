@@ -19,6 +19,7 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mmh3
 import pyarrow as pa
@@ -71,20 +72,30 @@ def bounds_of(
     return found
 
 
+def stated_bounds(one: ColumnStatistics, column: Column, leaf: Leaf) -> FileBounds:
+    """The statistics of a file's column that the catalog states, believed or not."""
+    lower, upper = _interval(one, column, leaf)
+    counted = one.null_count is not None and bool(one.null_count or one.value_count)
+    return FileBounds(lower, upper, one.null_count if counted else None, True, one.contains_nan == 0)
+
+
+def _interval(one: ColumnStatistics, column: Column, leaf: Leaf) -> tuple[Any, Any]:
+    if not column.comparable:
+        return None, None
+    lower, upper = place_of(one.lower, column, leaf), place_of(one.upper, column, leaf)
+    return None if lower is None else lower.lower, None if upper is None else upper.upper
+
+
 def _bounds(one: ColumnStatistics, column: Column, leaf: Leaf, rows: int) -> FileBounds:
-    lower = upper = None
-    if column.comparable:
-        at_lower, at_upper = _place(one.lower, column, leaf), _place(one.upper, column, leaf)
-        lower = at_lower.lower if at_lower is not None else None
-        upper = at_upper.upper if at_upper is not None else None
-        if lower is not None and upper is not None and lower > upper:
-            lower = upper = None
+    lower, upper = _interval(one, column, leaf)
+    if lower is not None and upper is not None and lower > upper:
+        lower = upper = None
     counted = one.null_count is not None and one.value_count is not None and not leaf.repeated
     nulls = one.null_count if counted and one.null_count + one.value_count == rows else None  # type: ignore[operator]
     return FileBounds(lower, upper, nulls, not (nulls == rows and rows > 0), one.contains_nan == 0)
 
 
-def _place(text: str | None, column: Column, leaf: Leaf) -> Operand | None:
+def place_of(text: str | None, column: Column, leaf: Leaf) -> Operand | None:
     """The position of a text in the order of a leaf; None where that is not sure."""
     value = literal_of(text, column.type) if text is not None else None
     return _known(value, leaf)

@@ -10,7 +10,7 @@ import os
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,11 +27,21 @@ from parquet_bloom.format.schema import split_path
 from parquet_bloom.source.history import History
 from parquet_bloom.source.kept import BYTES_A_FILE, KeptStates
 from parquet_bloom.source.names import ORDINARY, TableAccess
-from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside, location_beside
+from parquet_bloom.source.snapshot import (
+    Change,
+    CommitModes,
+    FileBounds,
+    LeafPath,
+    Snapshot,
+    TableFile,
+    beside,
+    location_beside,
+)
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import LOCAL, store_of
 from parquet_bloom.tables.ducklake.catalog import FLAG, LIVE, NUMBER, TEXT, Catalog, Folders, Queries, catalog_of
 from parquet_bloom.tables.ducklake.reading import Entry, FileDeletes, Reader, TableRow
+from parquet_bloom.tables.ducklake.true_statistics import CatalogStatistics
 
 # --- commit ---------------------------------------------------------------------------------------
 #
@@ -40,6 +50,8 @@ from parquet_bloom.tables.ducklake.reading import Entry, FileDeletes, Reader, Ta
 #    ducklake_data_file                     path, file_size_bytes and footer_size of the same row become the new file's
 #    ducklake_files_scheduled_for_deletion  the old path, which ducklake_cleanup_old_files deletes in its time; not
 #                                           where another row names that file too
+#
+#    ducklake_file_column_stats             of columns that a repair writes right: their true statistics
 #
 # No snapshot is added, as no snapshot changes: the row serves each that the file is in, and each reads the same rows
 # from the new file. Row ids, statistics, partition values, names and deletes hang on data_file_id, which stays.
@@ -50,7 +62,7 @@ from parquet_bloom.tables.ducklake.reading import Entry, FileDeletes, Reader, Ta
 _FILES, _SCHEDULED = "ducklake_data_file", "ducklake_files_scheduled_for_deletion"
 
 
-def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change]) -> None:
+def replace_files(queries: Queries, row: TableRow, changes: Sequence[Change]) -> None:
     """Change the rows of the catalog, within a transaction that writes.
 
     Raises ConflictError where a row is no longer as the snapshot has it; the caller then rolls back.
@@ -59,10 +71,15 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
     # than deleted, since a reader of an older state of the catalog may have it open.
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
     time = "?" if queries.is_sqlite else "CAST(? AS TIMESTAMPTZ)"
-    named = _NamedFiles(queries)
+    named, folders = _NamedFiles(queries), row.folders
+    statistics = CatalogStatistics(queries, row) if any(change.truth for change in changes) else None
     for change in changes:
         entry: Entry = change.file.entry
         _unchanged(queries, change, entry)
+        if statistics is not None:
+            statistics.write(change)
+        if change.same_path:
+            continue
         path = beside(entry.path, change.location.path)
         queries.run(
             f"UPDATE {queries.table(_FILES)} SET path = ?, file_size_bytes = ?, footer_size = ? WHERE data_file_id = ?",
@@ -98,11 +115,14 @@ class _NamedFiles:
         return any(one in (None, path) for one in self._rows[posixpath.basename(path)].values())
 
 
-def has_new_files(queries: Queries, changes: Sequence[Change]) -> bool:
-    """Whether the catalog names the new files; one transaction changed all of them, or none."""
-    entry: Entry = changes[0].file.entry
+def has_changes(queries: Queries, row: TableRow, changes: Sequence[Change]) -> bool:
+    """Whether the catalog has the new files and statistics; one transaction changed all of them, or none."""
+    change = changes[0]
+    if change.same_path:
+        return CatalogStatistics(queries, row).has(change)
+    entry: Entry = change.file.entry
     rows = queries.rows(_FILES, {"path": TEXT}, "data_file_id = ?", [entry.id])
-    return bool(rows) and posixpath.basename(rows[0][0]) == posixpath.basename(changes[0].location.path)
+    return bool(rows) and posixpath.basename(rows[0][0]) == posixpath.basename(change.location.path)
 
 
 def check_new_files(changes: Sequence[Change]) -> None:
@@ -111,7 +131,7 @@ def check_new_files(changes: Sequence[Change]) -> None:
     Raises StorageError, RequestError for a change that a DuckLake table cannot have.
     """
     for change in changes:
-        if change.same_path:
+        if change.same_path and change.size != change.file.size:
             raise RequestError(f"{change.file}: a file of a DuckLake table does not change in place")
         if posixpath.dirname(change.location.path) != posixpath.dirname(change.file.path):
             raise RequestError(f"{change.location}: a new version lies in the folder of the old one, {change.file}")
@@ -224,6 +244,11 @@ class DuckLakeTable:
         """Nothing: a commit of ours leaves no sign in the catalog, and merged files have the snapshot of the oldest."""
         return History()
 
+    def stated(self, snapshot: Snapshot) -> Callable[[TableFile], Mapping[LeafPath, FileBounds]]:
+        """All that the catalog states of a file's columns, believed or not."""
+        with self.catalog.reading() as queries:
+            return CatalogStatistics(queries, self._row(queries, int(snapshot.version))).stated()
+
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """A new file always: deletes name their file by its id, and positions stay.
 
@@ -256,11 +281,11 @@ class DuckLakeTable:
         try:
             with self.catalog.writing() as queries:
                 latest = max(queries.snapshots(), default=(int(snapshot.version), 0))[0]
-                replace_files(queries, self._row(queries, int(snapshot.version)).folders, changes)
+                replace_files(queries, self._row(queries, int(snapshot.version)), changes)
         except UnknownCommitError as error:
             # Only what the catalog has now says whether it landed. If it does not answer, the first error stands.
             with suppress(ParquetBloomError):
-                if self._landed(changes):
+                if self._landed(snapshot, changes):
                     return str(latest)
                 reason = f"nothing was committed: {error.reason}"
             if reason:
@@ -268,9 +293,9 @@ class DuckLakeTable:
             raise
         return str(latest)
 
-    def _landed(self, changes: Sequence[Change]) -> bool:
+    def _landed(self, snapshot: Snapshot, changes: Sequence[Change]) -> bool:
         with self.catalog.reading() as queries:
-            return has_new_files(queries, changes)
+            return has_changes(queries, self._row(queries, int(snapshot.version)), changes)
 
     def _snapshot_id(self, queries: Queries) -> int:
         snapshots = queries.snapshots()

@@ -7,7 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, translated_errors
 from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
+from parquet_bloom.tables.iceberg.evidence import true_metrics
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
 
@@ -58,9 +59,10 @@ from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
 #               apply to it as they did. Under the spec of the old file, in a manifest of that spec
 #    same path  the entry stays EXISTING, with its snapshot and both sequence numbers; its size alone changes
 #
-# All else that an entry says is carried over: partition, metrics, bounds, sort order, key metadata. Delete manifests
-# are not touched. Each attempt looks at the table as it is then: a file that is gone, changed or named by new deletes
-# ends it. A public `replace` of pyiceberg (apache/iceberg-python#3130) would take the place of this module alone.
+# All else that an entry says is carried over: partition, metrics, bounds, sort order, key metadata; but for metrics of
+# columns that a repair writes right. Delete manifests are not touched. Each attempt looks at the table as it is then: a
+# file that is gone, changed or named by new deletes ends it. A public `replace` of pyiceberg
+# (apache/iceberg-python#3130) would take the place of this module alone.
 #
 # Source: Iceberg table spec, "Manifests", "Snapshots"; Java's BaseRewriteFiles and BaseRewriteManifests.
 
@@ -79,12 +81,14 @@ class Swap:
     path    of the new version, as the log is to name it
     size    of that, in bytes
     splits  offsets of its row groups; those of the old one where it keeps its path
+    metrics of its columns that are others, by their position in a DataFile
     """
 
     old: Entry
     path: str
     size: int
     splits: list[int] | None
+    metrics: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def same_path(self) -> bool:
@@ -93,7 +97,8 @@ class Swap:
 
     def file(self) -> DataFile:
         """The log's entry of the new version."""
-        return _file_like(self.old.file, {_PATH: self.path, _FILE_SIZE: self.size, _SPLIT_OFFSETS: self.splits})
+        changes = {_PATH: self.path, _FILE_SIZE: self.size, _SPLIT_OFFSETS: self.splits}
+        return _file_like(self.old.file, {**changes, **self.metrics})
 
 
 class Replacement(_SnapshotProducer["Replacement"]):
@@ -384,14 +389,14 @@ def commit(
 def _swap(change: Change, files: Files) -> Swap:
     """Raises StorageError as `_splits`, and where the log would not lead to the new version."""
     entry: Entry = change.file.entry
-    splits = _splits(change)
+    splits, metrics = _splits(change), true_metrics(change.file, change.truth)
     if change.same_path:
-        return Swap(entry, entry.path, change.size, entry.file.split_offsets)
+        return Swap(entry, entry.path, change.size, entry.file.split_offsets, metrics)
     path = beside(entry.path, change.location.path)
     if files.location(path).path != change.location.path:
         reason = f"the table's log would name it {without_secret(path)}, which is another place; nothing was committed"
         raise StorageError(change.location, reason)
-    return Swap(entry, path, change.size, splits)
+    return Swap(entry, path, change.size, splits, metrics)
 
 
 def _splits(change: Change) -> list[int]:

@@ -42,9 +42,9 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    IcebergType,
     IntegerType,
     LongType,
-    PrimitiveType,
     StringType,
     TimestampNanoType,
     TimestampType,
@@ -54,9 +54,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from parquet_bloom.format.repairs import plain_bound
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
-from parquet_bloom.source.snapshot import FileBounds, LeafPath
+from parquet_bloom.source.snapshot import FileBounds, LeafPath, TableFile
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.tables.iceberg.schema import Column, arrow_type
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ def after_prefix(prefix: bytes) -> bytes | None:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
-def place_of(data: bytes, kind: PrimitiveType) -> Any:
+def place_of(data: bytes, kind: IcebergType) -> Any:
     """A bound's place in its leaf's order (format.statistics.domain_of); None where the bytes are not of the type."""
     if isinstance(kind, DecimalType):
         return int.from_bytes(data, "big", signed=True) if data else None
@@ -219,6 +221,71 @@ def place_of(data: bytes, kind: PrimitiveType) -> Any:
         (value,) = struct.unpack("<f" if len(data) == 4 else "<d", data)
         return value if value == value else None
     return int.from_bytes(data, "little", signed=True) if isinstance(kind, NUMBERS) else None
+
+
+# --- true metrics ---------------------------------------------------------------------------------
+#
+# All that a manifest states, whoever believes it; and the same, written anew from the stored values. UUIDs have no
+# bounds there: Java and others do not compare them alike.
+
+_NULLS, _NANS, _LOWER, _UPPER = 8, 9, 10, 11  # positions in a DataFile
+
+
+def stated_metrics(file: TableFile) -> dict[LeafPath, FileBounds]:
+    """The metrics of a file's columns in its manifest, without partition values and doubts."""
+    metrics = file.bounds
+    if not isinstance(metrics, FileMetrics):
+        return {}
+    data, found = metrics.file, {}
+    for path, column in metrics.columns.items():
+        number = column.field_id
+        raw = (data.lower_bounds or {}).get(number), (data.upper_bounds or {}).get(number)
+        kind = None if isinstance(column.type, UUIDType) else column.type
+        low, high = (None if one is None or kind is None else place_of(one, kind) for one in raw)
+        nans, nulls = (data.nan_value_counts or {}).get(number), (data.null_value_counts or {}).get(number)
+        if nulls is not None or nans is not None or raw != (None, None):
+            found[path] = FileBounds(low, high, nulls, True, bool(column.leaf.float_bits) and nans == 0)
+    return found
+
+
+def true_metrics(file: TableFile, truth: Mapping[LeafPath, LeafTruth]) -> dict[int, dict[int, Any]]:
+    """The metrics of a manifest's record that change, by their position in it; what it does not state stays unsaid."""
+    metrics = file.bounds
+    if not truth or not isinstance(metrics, FileMetrics):
+        return {}
+    data = metrics.file
+    found: dict[int, dict[int, Any]] = {
+        at: dict(old)
+        for at, old in (
+            (_NULLS, data.null_value_counts),
+            (_NANS, data.nan_value_counts),
+            (_LOWER, data.lower_bounds),
+            (_UPPER, data.upper_bounds),
+        )
+        if old is not None
+    }
+    for path, true in truth.items():
+        column = metrics.columns.get(path)
+        if column is None:
+            continue
+        low, high = (_bytes_of(one, column, is_low) for one, is_low in zip(true.bounds, (True, False), strict=True))
+        for at, value in ((_NULLS, true.nulls), (_NANS, true.nans), (_LOWER, low), (_UPPER, high)):
+            metric = found.get(at, {})
+            if column.field_id not in metric or (at == _NULLS and value is None):
+                continue
+            metric[column.field_id] = value
+            if value is None:
+                del metric[column.field_id]
+    return found
+
+
+def _bytes_of(place: Any, column: Column, is_low: bool) -> bytes | None:
+    """A bound as a manifest has it; None where there is none, or that is not sure."""
+    if place is None or isinstance(column.type, UUIDType):
+        return None
+    if isinstance(column.type, DecimalType):
+        return int(place).to_bytes((place if place >= 0 else ~place).bit_length() // 8 + 1, "big", signed=True)
+    return plain_bound(place, column.leaf, is_low)
 
 
 # --- partitions -----------------------------------------------------------------------------------

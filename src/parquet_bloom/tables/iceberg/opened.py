@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,15 @@ from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import History, Version, filter_commit
 from parquet_bloom.source.kept import KeptStates, Proof, proof_of
 from parquet_bloom.source.names import TableAccess
-from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, location_beside
+from parquet_bloom.source.snapshot import (
+    Change,
+    CommitModes,
+    FileBounds,
+    LeafPath,
+    Snapshot,
+    TableFile,
+    location_beside,
+)
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.iceberg.catalogs import (
@@ -33,7 +41,7 @@ from parquet_bloom.tables.iceberg.catalogs import (
 from parquet_bloom.tables.iceberg.commits import commit, commit_modes_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, manifests_of, read_manifests
-from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
+from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of, stated_metrics
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.row_deletes import PositionFile, RowDeletes
 from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
@@ -209,6 +217,10 @@ class IcebergTable:
     def history(self, snapshot: Snapshot) -> History:
         """When the files came, by sequence numbers, and the snapshots of ours that have not expired."""
         return read_history(self._log, snapshot)
+
+    def stated(self, snapshot: Snapshot) -> Callable[[TableFile], Mapping[LeafPath, FileBounds]]:
+        """All that the manifests state of a file's columns, believed or not."""
+        return stated_metrics
 
     def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
