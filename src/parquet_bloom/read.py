@@ -216,7 +216,9 @@ def prune(
     from parquet_bloom.search.keys import KeyHits
 
     pruned = PrunedFiles()
-    scan.visit(KeyHits(scan.search, column, values, count_hits))
+    sought = KeyHits(scan.search, column, values, count_hits)
+    scan.visit(sought)
+    scan.search.visit_several = sought.of_several
     scan.require(leaf=column)
     for file in scan.files:
         hits = file.visited

@@ -89,7 +89,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> obje
     if request.param == "kernel":
         import parquet_bloom.filters.ask_kernel  # noqa: F401
     else:
-        monkeypatch.setattr(asking, "_ask_by_kernel", asking._ask_by_ranges)
+        monkeypatch.setattr(asking, "_ask_by_loop", asking._ask_by_ranges)
     return fs.SubTreeFileSystem("/", fs.LocalFileSystem()) if request.param == "remote" else None
 
 

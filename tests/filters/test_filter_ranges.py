@@ -29,7 +29,8 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.filters import ask_kernel, asking
 from parquet_bloom.filters.asking import ask
-from parquet_bloom.filters.locate import RangesByChunk, filter_ranges_of, probe
+from parquet_bloom.filters.locate import RangesByChunk, filter_ranges_of
+from parquet_bloom.filters.stored import probe
 from parquet_bloom.format import compact, final
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.schema import Leaf
@@ -60,7 +61,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: 
 
     monkeypatch.setattr(ask_kernel, "ask", counted)
     if request.param == "ranges":  # what a process without numba does
-        monkeypatch.setattr(asking, "_ask_by_kernel", asking._ask_in_turns)
+        monkeypatch.setattr(asking, "_ask_by_loop", asking._ask_in_turns)
     yield request.param
     assert not calls or request.param == "kernel"
 

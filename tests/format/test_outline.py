@@ -25,7 +25,7 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.footer_filters import filters_of_column
 from parquet_bloom.format.outline import NONE, Outline, Slot, outline_of
-from parquet_bloom.format.outlines import join, walk_outline, walk_outlines
+from parquet_bloom.format.outlines import join, joinable, walk_outline, walk_outlines
 
 START = 1 << 40  # of the footer; no damage to it may have any say in that
 SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
@@ -409,32 +409,43 @@ def spans_of(outline: Outline) -> list[bytes | None]:
     return [None if at == NONE else outline.data[at : at + n] for slot in zip(*places, strict=True) for at, n in slot]
 
 
+def rests_of(outline: Outline) -> tuple[Any, ...]:
+    """The bytes of the fields behind the row groups, those of the key-values, the writer; and where the footer is."""
+    rests = outline.rests
+    assert rests is not None
+    places = [*rests.spans.T.tolist(), *rests.pairs]
+    return *(outline.data[begin:end] for begin, end in places), *rests.writers, outline.start
+
+
 def together(footers: list[bytes], rng: random.Random) -> int:
     """Hold footers that are walked together against each alone; returns how many outlines are as most are."""
     found: dict[int, Meaning | None] = {}
     usual = 0
-    for outlines in walk_outlines([(data, START + i) for i, data in enumerate(footers)]):
-        each, decodes = [outlines[i] for i in range(len(outlines))], {}
-        for one, number in zip(each, outlines.numbers, strict=True):
+    for outline, numbers in walk_outlines([(data, START + i) for i, data in enumerate(footers)]):
+        each, decodes = [outline.file(i) for i in range(outline.n_files)], {}
+        for one, number in zip(each, numbers, strict=True):
             assert number not in found
             found[number] = told(one)
-            assert one.data == footers[number]
-            [[alone]] = walk_outlines([(one.data, one.start)])
-            assert (one.writer, one.pairs, one.rest) == (alone.writer, alone.pairs, alone.rest)
-            if one.writer is not None:
+            [(alone, [_])] = walk_outlines([(footers[number], one.start)])
+            assert rests_of(one) == rests_of(alone)
+            assert one.rests is not None
+            if (writer := one.rests.writers[0]) is not None:
                 usual += 1
-                assert decodes.setdefault(one.writer, found[number] is not None) == (found[number] is not None)
-                assert (walk_outline(one.data, one.start) is None) == (found[number] is None), "nothing unexpected"
+                decoded = found[number] is not None
+                assert decodes.setdefault(writer, decoded) == decoded
+                assert (walk_outline(footers[number], one.start) is not None) == decoded, "nothing unexpected"
         which = np.flatnonzero([rng.random() < 0.6 for _ in each])
-        for some, i in zip(map(outlines.some(which).__getitem__, range(len(which))), which.tolist(), strict=True):
-            assert told(some) == told(each[i])
-            assert (some.writer, some.pairs, some.start) == (each[i].writer, each[i].pairs, each[i].start)
-        with suppress(FooterError):
-            joined, numbers = join(outlines)
-            assert numbers == [i for i, one in enumerate(each) if join([one])[0] is not None]
-            if joined is not None:
-                assert joined.rows.tolist() == [n for i in numbers for n in each[i].rows.tolist()]
-                assert spans_of(joined) == [value for i in numbers for value in spans_of(each[i])]
+        some = outline.some(which)
+        for at, i in enumerate(which.tolist()):
+            assert told(some.file(at)) == told(each[i])
+            assert rests_of(some.file(at)) == rests_of(each[i])
+        fit = joinable(outline).tolist()
+        assert fit == [i for i, one in enumerate(each) if len(joinable(one))]
+        for one in (outline, *([join(each)] if told(each[0]) else [])):
+            assert one.rows.tolist() == [n for one in each for n in one.rows.tolist()]
+            assert spans_of(one) == [value for one in each for value in spans_of(one)]
+            assert [int(start) for start in one.starts] == [one.start for one in each]
+            assert [one.file(i).start for i in range(one.n_files)] == [one.start for one in each]
     for number, data in enumerate(footers):
         alone = walk_outline(data, START + number)
         assert number not in found or alone is None or meaning(alone) == found[number]

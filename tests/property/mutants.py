@@ -25,7 +25,7 @@ from parquet_bloom.predicates import bind as names
 from parquet_bloom.predicates import outcomes as deciding
 from parquet_bloom.rows import scan
 from parquet_bloom.search import evidence, results
-from parquet_bloom.search import evidence as hive
+from parquet_bloom.source import columns as hive
 
 
 @dataclass(frozen=True)

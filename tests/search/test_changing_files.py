@@ -59,7 +59,7 @@ def test_a_file_that_is_written_while_it_is_searched(
     options: dict[str, Any] = {"cache": pb.FooterCache()} if warm else {}
     for _ in range(warm):
         pb.check(files, "id < 0", **options)
-    fetch, ranges = OpenFile._fetch, Tails.read_ranges
+    fetch, from_end = OpenFile._fetch, Tails.read
     left = [1]
 
     def overtake() -> None:  # another program writes the last file at this moment, once
@@ -72,12 +72,12 @@ def test_a_file_that_is_written_while_it_is_searched(
             overtake()
         return fetch(self, offset, length)
 
-    def read(self: Tails, places: Any) -> Any:
+    def read(self: Tails, *place: int) -> bytes:
         overtake()
-        return ranges(self, places)
+        return from_end(self, *place)
 
     monkeypatch.setattr(OpenFile, "_fetch", fetched)
-    monkeypatch.setattr(Tails, "read_ranges", read)
+    monkeypatch.setattr(Tails, "read", read)
     try:
         found = ASK[ask](files if n > 1 else files[0], **options)
     except FileChangedError:

@@ -22,7 +22,8 @@ from support.samples import FIXTURES, ROWS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
-from parquet_bloom.filters.locate import RangesByChunk, probe
+from parquet_bloom.filters.locate import RangesByChunk
+from parquet_bloom.filters.stored import probe
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.storage.open_file import OpenFile

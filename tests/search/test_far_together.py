@@ -394,7 +394,7 @@ def test_keys_of_far_files_need_the_loop_that_check_has_compiled(
     assert list(parquet_bloom.prune("/data", **call)) == wanted
     assert not asked
     with monkeypatch.context() as patch:
-        patch.setattr("parquet_bloom.search.keys._FEW_PROBES", 0)
+        patch.setattr("parquet_bloom.filters.asking._FEW_PROBES", 0)
         assert list(parquet_bloom.prune("/data", **call)) == wanted
         assert asked
     asked.clear()

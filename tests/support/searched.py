@@ -47,11 +47,11 @@ def fact(one: Any) -> Any:
         outline.leaves,
         repr(outline.metadata),
         outline.rows.tolist(),
-        *_numbers_and_bytes(outline),
+        *numbers_and_bytes(outline),
     )
 
 
-def _numbers_and_bytes(outline: Outline) -> Iterator[Any]:
+def numbers_and_bytes(outline: Outline) -> Iterator[Any]:
     """The slots of an outline, and the bytes of its spans, whichever reader of footers it comes from."""
     slot = 0
     while slot < Slot.COUNT:

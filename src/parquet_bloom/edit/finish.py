@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
+import numpy as np
 import pyarrow.parquet as pq
 import xxhash
 
@@ -22,14 +23,15 @@ from parquet_bloom.filters.locate import (
     FilterRange,
     RangesByChunk,
     contradiction,
-    fitting_ranges,
+    filter_ranges_of,
     header_of,
-    outline_or_none,
+    read_header,
 )
 from parquet_bloom.format.edits import Moves
-from parquet_bloom.format.filters import decode_filter
-from parquet_bloom.format.footer import MAGIC, ChunkKey, chunk_extent
+from parquet_bloom.format.filters import HEADER_BYTES, decode_filter
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
 from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.format.outline import Outline
 from parquet_bloom.output.draft import NewVersion
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.workers import Workers
@@ -204,3 +206,66 @@ def _damage_is_wrong(source: OpenFile) -> Iterator[None]:
 
 def _wrong(source: OpenFile, reason: str) -> LayoutError:
     return LayoutError(source.path, f"nothing was changed, the new file did not pass its check: {reason}")
+
+
+# --- the bytes that filters take --------------------------------------------------------------------
+
+
+def fitting_ranges(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Chunk -> offset and num_bytes, see ColumnFilterRanges, of the filters that fit."""
+    groups_of: dict[int, list[int]] = {}
+    for group, column in keys:
+        groups_of.setdefault(column, []).append(group)
+    fitting: dict[tuple[int, int], tuple[int, int]] = {}
+    for column, groups in groups_of.items():
+        ranges = filter_ranges_of(outline, column)
+        here = np.array(groups, np.int64)
+        here = here[ranges.fits[here]]
+        pairs = zip(ranges.offset[here].tolist(), ranges.num_bytes[here].tolist(), strict=True)
+        fitting.update(zip(((group, column) for group in here.tolist()), pairs, strict=True))
+    return fitting
+
+
+def span_of(source: OpenFile, footer: Footer, filter_range: FilterRange) -> tuple[int, int] | None:
+    """The bytes a filter takes, for cutting them out; None where that is not certain."""
+    try:
+        header = read_header(source, filter_range)
+    except FilterFormatError:
+        return None
+    totals = [c.bits_at + header.num_bytes for c in header.candidates]
+    total = filter_range.room if filter_range.room in totals else totals[0]
+    if total > filter_range.room:
+        return None
+    start, stop = filter_range.offset, filter_range.offset + total
+    return None if footer.overlaps_pages(start, stop) else (start, stop)
+
+
+def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> dict[ChunkKey, tuple[int, int] | None]:
+    """`span_of` for the filters of several chunks, of those at whose filter the footer points.
+
+    Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
+    everything around agrees, nothing else is to be asked.
+    """
+    fits = fitting_ranges(outline, keys) if (outline := outline_or_none(source)) is not None else {}
+    headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
+    found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
+    spans: dict[ChunkKey, tuple[int, int] | None] = {
+        key: (offset, offset + len(header) + fits[key][1])
+        for (key, (offset, header)), data in zip(headers.items(), found, strict=True)
+        if data == header
+    }
+    left = [key for key in keys if key not in spans]
+    located = RangesByChunk(footer) if left else None
+    filter_ranges = {
+        key: filter_range for key in left if located is not None and (filter_range := located[key]) is not None
+    }
+    source.prefetch((filter_range.offset, HEADER_BYTES) for filter_range in filter_ranges.values())
+    return spans | {key: span_of(source, footer, filter_range) for key, filter_range in filter_ranges.items()}
+
+
+def outline_or_none(source: OpenFile) -> Outline | None:
+    """A file's outline; None where it has none, as its column chunks lie in other files."""
+    try:
+        return source.outline()
+    except DamagedFileError:
+        return None

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.changeable import Changeable
-from parquet_bloom.edit.finish import check_written, write_footer
+from parquet_bloom.edit.finish import check_written, spans_of, write_footer
 from parquet_bloom.edit.plan import Run, TableColumns
 from parquet_bloom.edit.reports import AddedFile, RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import Removal, plan_removal, removal_edit, write_body
 from parquet_bloom.edit.table_commit import FileOutcome, FileWork, check_size, footer_bytes
 from parquet_bloom.edit.writer import BuiltElsewhere
 from parquet_bloom.errors import FooterError, LayoutError, RequestError, TableFormatError, parameter
-from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import Tail, as_it_was, older_footers, tails_of
 from parquet_bloom.format.edits import Moves, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer

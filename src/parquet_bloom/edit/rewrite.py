@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from parquet_bloom.edit.finish import spans_of
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import tail_of
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent

@@ -14,13 +14,12 @@ from contextlib import nullcontext
 from itertools import chain
 
 from parquet_bloom._version import __version__
-from parquet_bloom.edit.finish import check_footer_size, checksum, write_footer
+from parquet_bloom.edit.finish import check_footer_size, checksum, spans_of, write_footer
 from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, writing_order
 from parquet_bloom.edit.reports import AddedFilter
 from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, plan_removal, write_body
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.filters.decode import ColumnReader
-from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import older_footers
 from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic
 from parquet_bloom.format.compact import uncollected

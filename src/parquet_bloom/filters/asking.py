@@ -8,10 +8,11 @@ decide alike (tests/filters/test_filter_ranges.py).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,12 @@ from parquet_bloom.filters.locate import (
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format import final
 from parquet_bloom.format.footer import derived
-from parquet_bloom.format.outline import Outline
-from parquet_bloom.format.outlines import FAR, FILE_BITS, JoinedOutline
+from parquet_bloom.format.outline import FAR, FILE_BITS, NONE, Outline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
+from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.kernels.threads import in_parts
-from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.tails import FarTails, Tails
 from parquet_bloom.storage.workers import processors
 
@@ -43,6 +44,8 @@ _WHOLE_LOCAL_BYTES = 2048  # and so is one of a local file that is copied sooner
 _LEAST_A_THREAD = 4096  # filters: some milliseconds
 _MOST_THREADS = 4
 _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
+_MOST_BYTES = 1 << 26  # of whole filters in memory at a time
+_FEW_PROBES = 1 << 22  # in memory, for which the loop over blocks is as good as that over whole filters
 
 
 @dataclass(slots=True)
@@ -64,34 +67,108 @@ class Answers:
 
 
 Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
-AnyTails = Tails | FarTails
+
+
+class Files(NamedTuple):
+    """The files of an outline, as far as filters are read of them, by the addresses that the outline has.
+
+    is_local    a read is a system call, and no request
+    reads_more  than is in memory
+    has_places  the compiled loops can read them
+    memory      their bytes that are in memory, uint8[n]
+    places      addresses -> where filters are, as ask_kernel has it: int64[3, n]
+    read_ranges  ranges -> bytes. Raises DamagedFileError where a file is shorter by now, OSError
+    counts      (whether one is shorter by now, requests, bytes) of what a loop read
+    """
+
+    is_local: bool
+    reads_more: bool
+    has_places: bool
+    memory: Callable[[], NDArray[np.uint8]]
+    places: Callable[[Integers], Integers]
+    read_ranges: Callable[[Sequence[Range]], list[bytes]]
+    counts: Callable[[bool, int, int], None]
+
+
+def alone(source: OpenFile) -> Files:
+    """One open file; what is wrong with it is raised."""
+
+    def count(is_cut: bool, requests: int, bytes_read: int) -> None:
+        source.count(requests, bytes_read)
+        if is_cut:
+            raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
+
+    def places(address: Integers) -> Integers:
+        return np.array([np.full(len(address), source.fd), address, np.full(len(address), -1)])
+
+    is_local = source.fd is not None
+    return Files(is_local, True, is_local, lambda: np.empty(0, np.uint8), places, source.read_ranges, count)
+
+
+def several(tails: Tails | FarTails, numbers: Integers) -> Files:
+    """Files that are open together.
+
+    numbers  int64[files]: which of the open files each file of the outline is
+    """
+
+    def places(address: Integers) -> Integers:
+        file, offset = numbers[address >> FILE_BITS], address & FAR - 1
+        kept_at, base = tails.kept_from()[:, file]
+        return np.array([tails.descriptors()[file], offset, np.where(offset >= kept_at, base + offset - kept_at, -1)])
+
+    def read_ranges(ranges: Sequence[Range]) -> list[bytes]:
+        return [tails.read(int(numbers[at >> FILE_BITS]), at & FAR - 1, length) for at, length in ranges]
+
+    more = tails.reads_more
+    return Files(more, more, True, lambda: tails.buffer, places, read_ranges, lambda *read: None)
 
 
 def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> Answers:
-    """Query the filters of a column, each for its probes: PLAIN bytes of values.
+    """Query the filters of a column of one file, each for its probes: PLAIN bytes of values.
 
     row_groups  int64[n], their numbers
     probes      a tuple for all of them, or a list of one tuple each
 
     Reads a header and one block for each probe; a small filter as a whole.
     """
-    # `denied` is FALSE until a filter has said no to every probe: whatever goes wrong on the way leaves a row group to
-    # be read. The fast ways deny only under a header that is the promised one to the byte, since under another header
-    # the block would be one of another size, or of no filter. All others come back as `slow`.
-    ranges = filter_ranges_of(source.outline(), column)
-    n = len(row_groups)
-    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
-    fits = ranges.fits[row_groups]
-    slow = np.flatnonzero(~fits).tolist()
-    fast = np.flatnonzero(fits)
-    if len(fast):
-        slow += _ask_together(source, ranges, row_groups, probes, fast, answers)
-    _recheck_blank_filters(source, ranges, column, row_groups, answers)
-    filters, leaf = StoredFilters(source), source.outline().leaves[column]
-    for i in slow:
+    outline = source.outline()
+    answers, other = ask_blocks(alone(source), outline, column, row_groups, probes)
+    _recheck_blank_filters(source, filter_ranges_of(outline, column), column, row_groups, answers)
+    filters, leaf = StoredFilters(source), outline.leaves[column]
+    for i in np.flatnonzero(other).tolist():
         own = probes if isinstance(probes, tuple) else probes[i]
         _ask_alone(source, filters.queried(int(row_groups[i]), leaf), own, i, answers)
     return answers
+
+
+def ask_blocks(
+    files: Files, outline: Outline, column: int, row_groups: Integers, probes: Probes
+) -> tuple[Answers, Flags]:
+    """Query the filters of a column in the files of an outline, as `ask` does.
+
+    returns  also which row groups have filters about which nothing is said here, since they are not as most are: not
+             where they fit, with another header, or where nothing more is read
+    Raises DamagedFileError where a file is shorter by now, OSError.
+    """
+    # `denied` is FALSE until a filter has said no to every probe: whatever goes wrong on the way leaves a row group to
+    # be read. A filter denies only under a header that is the promised one to the byte, since under another header the
+    # block would be one of another size, or of no filter.
+    ranges = filter_ranges_of(outline, column)
+    n = len(row_groups)
+    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
+    other = ~ranges.fits[row_groups]
+    fast = np.flatnonzero(~other)
+    if len(fast) and not files.reads_more:
+        inside = files.places(ranges.offset[row_groups[fast]])[2] >= 0
+        other[fast[~inside]] = True
+        fast = fast[inside]
+    if len(fast):
+        address, size = ranges.offset[row_groups[fast]], ranges.num_bytes[row_groups[fast]]
+        by = _ask_in_turns if files.is_local else _ask_by_ranges
+        if files.has_places and "numba" in sys.modules:
+            by = _ask_by_loop
+        other[fast] = by(files, address, size, probes, fast, answers)
+    return answers, other
 
 
 def _recheck_blank_filters(
@@ -138,28 +215,8 @@ def _ask_alone(
     answers.bytes_read[i] += source.bytes_read - before
 
 
-def _ask_together(
-    source: OpenFile,
-    ranges: ColumnFilterRanges,
-    row_groups: Integers,
-    probes: Probes,
-    fast: NDArray[np.intp],
-    answers: Answers,
-) -> list[int]:
-    """Query filters that fit; returns those (by position) whose header is not the expected one."""
-    groups = row_groups[fast]
-    offset, size = ranges.offset[groups], ranges.num_bytes[groups]
-    if source.fd is not None and "numba" in sys.modules:
-        other = _ask_by_kernel(source, offset, size, probes, fast, answers)
-    elif source.fd is not None:
-        other = _ask_in_turns(source, offset, size, probes, fast, answers)
-    else:
-        other = _ask_by_ranges(source, offset, size, probes, fast, answers)
-    return [int(i) for i in fast[other]]
-
-
 def _ask_in_turns(
-    source: OpenFile | AnyTails,
+    files: Files,
     offset: Integers,
     size: Integers,
     probes: Probes,
@@ -168,53 +225,29 @@ def _ask_in_turns(
 ) -> Flags:
     """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
     if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
-        return _ask_by_ranges(source, offset, size, probes, fast, answers)
+        return _ask_by_ranges(files, offset, size, probes, fast, answers)
     # A turn writes over what the turn before said of a filter. That is right, for only filters that have denied all
     # probes so far take another turn: one that admits a probe, or has another header, is done.
     other = np.zeros(len(fast), bool)
     active, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
     while len(active):
         turn = [one[first : first + step] for one in probes]
-        other[active] |= _ask_by_ranges(source, offset[active], size[active], turn, fast[active], answers)
+        other[active] |= _ask_by_ranges(files, offset[active], size[active], turn, fast[active], answers)
         first, step = first + step, 8 * step
         more = np.array([len(probes[i]) > first for i in fast[active].tolist()], bool)
         active = active[more & answers.denied[fast[active]] & ~other[active]]
     return other
 
 
-def _ask_by_kernel(
-    source: OpenFile, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+def _ask_by_loop(
+    files: Files, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
 ) -> Flags:
     from parquet_bloom.filters import ask_kernel
 
-    assert source.fd is not None
     n = len(fast)
-    where = np.array([np.full(n, source.fd), offset, np.full(n, -1)])
-    replies, requests, read = _reply(_NO_BYTES, where, size, probes, fast, answers, _WHOLE_LOCAL_BYTES)
-    count_read(source, replies, int(requests.sum()), int(read.sum()))
-    other: Flags = replies == ask_kernel.OTHER_HEADER
-    return other
-
-
-_NO_BYTES = np.empty(0, np.uint8)
-
-
-def _reply(
-    memory: NDArray[np.uint8],
-    where: Integers,
-    size: Integers,
-    probes: Probes,
-    fast: NDArray[np.intp],
-    answers: Answers,
-    most_whole: int,
-) -> tuple[NDArray[np.uint8], Integers, Integers]:
-    """The compiled loop's replies, requests and bytes read, of each filter; memory and where as it has them."""
-    from parquet_bloom.filters import ask_kernel
-
-    n = len(fast)
-    kinds, heads, head_bytes = headers_of(size)
+    kinds, heads, head_bytes = _headers_of(size)
     first, last, hashes = _hashed(probes, fast)
-    whole = _are_whole(size, last - first, most_whole)
+    memory, where, whole = files.memory(), files.places(offset), _are_whole(size, last - first, _most_whole(files))
     replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
 
     def part(a: int, b: int) -> None:
@@ -223,71 +256,18 @@ def _reply(
 
     threads = n // _LEAST_A_THREAD
     in_parts(part, n, threads if threads < 2 else min(threads, processors(), _MOST_THREADS))
+    is_cut = replies == ask_kernel.CUT_OFF
+    files.counts(bool(is_cut.any()), int(requests.sum()), int(read.sum()))
+    if not files.reads_more:  # counted as of each file alone, which is asked by ranges
+        read = _bytes_by_ranges(size, last - first, _most_whole(files))[1]
     answers.bytes_read[fast] += read
     answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
     answers.blank[fast] = replies == ask_kernel.BLANK
-    return replies, requests, read
+    other: Flags = is_cut | (replies == ask_kernel.OTHER_HEADER)
+    return other
 
 
-def ask_joined(
-    tails: AnyTails, numbers: Integers, outline: JoinedOutline, column: int, row_groups: Integers, probes: Probes
-) -> tuple[Answers, Flags]:
-    """Query the filters of a column in several files at once, as `ask` does in one.
-
-    numbers  int64[files]: which of the open files each of the joined ones is
-    returns  also which row groups have filters about which nothing is said here, since they are not as most are: not
-             where they fit, with another header, without any bit, cut off, or where nothing more is read
-    Raises OSError.
-    """
-    ranges = filter_ranges_of(outline, column)
-    n = len(row_groups)
-    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
-    other = ~ranges.fits[row_groups]
-    fast = np.flatnonzero(~other)
-    where = places_of(tails, numbers, ranges.offset[row_groups[fast]])
-    if not tails.reads_more:
-        inside = where[2] >= 0
-        other[fast[~inside]] = True
-        fast, where = fast[inside], np.ascontiguousarray(where[:, inside])
-    size = ranges.num_bytes[row_groups[fast]]
-    if len(fast) and "numba" in sys.modules:
-        from parquet_bloom.filters import ask_kernel
-
-        most_whole = _most_whole(tails)
-        replies, _, _ = _reply(tails.buffer, where, size, probes, fast, answers, most_whole)
-        other[fast] = (replies == ask_kernel.OTHER_HEADER) | (replies == ask_kernel.CUT_OFF)
-        if not tails.reads_more:  # counted as of each file alone, which is asked by ranges
-            answers.bytes_read[fast] = _bytes_by_ranges(size, _counts(probes, fast), most_whole)[1]
-    elif len(fast):
-        try:
-            address = (numbers[ranges.offset[row_groups[fast]] >> FILE_BITS] << FILE_BITS) + where[1]
-            by = _ask_in_turns if tails.reads_more else _ask_by_ranges
-            other[fast] = by(tails, address, size, probes, fast, answers)
-        except DamagedFileError:  # one is shorter by now
-            other[:] = True
-    return answers, other | answers.blank
-
-
-def places_of(tails: AnyTails, numbers: Integers, address: Integers) -> Integers:
-    """The places of filters of joined files, by their addresses there, as ask_kernel has them: int64[3, n].
-
-    numbers  as ask_joined has them
-    """
-    file, offset = numbers[address >> FILE_BITS], address & FAR - 1
-    kept_at, base = tails.kept_from()[:, file]
-    return np.array([tails.descriptors()[file], offset, np.where(offset >= kept_at, base + offset - kept_at, -1)])
-
-
-def count_read(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
-    """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
-    from parquet_bloom.filters import ask_kernel
-
-    source.count(requests, bytes_read)
-    if (replies == ask_kernel.CUT_OFF).any():
-        raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
-
-
-def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
+def _headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
     """The index of each size's header, all headers, one a row, and their lengths."""
     return np.searchsorted(sizes()[1], size), *_all_headers()
 
@@ -301,7 +281,7 @@ def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
 
 
 def _ask_by_ranges(
-    source: OpenFile | AnyTails,
+    files: Files,
     offset: Integers,
     size: Integers,
     probes: Probes,
@@ -323,11 +303,11 @@ def _ask_by_ranges(
     block_at = header_bytes[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
 
     # 2. One read of everything.
-    whole, bytes_read = _bytes_by_ranges(size, counts, _most_whole(source))
+    whole, bytes_read = _bytes_by_ranges(size, counts, _most_whole(files))
     apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
     first_read = np.where(whole, header_bytes + size, header_bytes)
     lengths = np.concatenate([first_read, np.full(len(apart), BLOCK_BYTES)])
-    data = _gather(source, np.concatenate([offset, (offset[owner] + block_at)[apart]]), lengths)
+    data = _gather(files, np.concatenate([offset, (offset[owner] + block_at)[apart]]), lengths)
     starts = np.cumsum(lengths) - lengths
     answers.bytes_read[fast] += bytes_read
 
@@ -351,10 +331,9 @@ def _ask_by_ranges(
     return ~promised
 
 
-def _most_whole(source: OpenFile | AnyTails) -> int:
-    """The size up to which filters of a file are read whole, however few the probes."""
-    is_local = source.fd is not None if isinstance(source, OpenFile) else source.reads_more
-    return _WHOLE_LOCAL_BYTES if is_local else _WHOLE_BYTES
+def _most_whole(files: Files) -> int:
+    """The size up to which filters are read whole, however few the probes."""
+    return _WHOLE_LOCAL_BYTES if files.is_local else _WHOLE_BYTES
 
 
 def _are_whole(size: Integers, counts: Integers, most_whole: int) -> Flags:
@@ -402,7 +381,94 @@ def _hash_all(probes: tuple[bytes, ...]) -> NDArray[np.uint64]:
     return np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
 
 
-def _gather(source: OpenFile | AnyTails, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
+def _gather(files: Files, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
     """Read ranges, one behind the other: uint8[sum of lengths]."""
     ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
-    return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)
+    return np.frombuffer(b"".join(files.read_ranges(ranges)), np.uint8)
+
+
+# --- whole filters, for many hashes ---------------------------------------------------------------
+
+
+def ask_whole(
+    files: Files,
+    ranges: ColumnFilterRanges,
+    row_groups: NDArray[np.intp],
+    first: Integers,
+    last: Integers,
+    hashes: NDArray[np.uint64],
+    count: bool,
+) -> Integers:
+    """Query whole filters that fit, each for many hashes: how many it admits.
+
+    row_groups   intp[n], their numbers
+    first, last  int64[n]: filter i is queried for hashes[first[i] : last[i]]
+    hashes       uint64, of all keys
+    count        without it 1 stands for one or more
+    returns      int64[n]; NONE where that is not known: another header than the one promised, no bit at all, a file
+                 that is shorter by now, or where nothing more is read
+    Raises DamagedFileError where one file is shorter by now, OSError.
+    """
+    hits = np.full(len(row_groups), NONE)
+    address, size = ranges.offset[row_groups], ranges.num_bytes[row_groups]
+    inside = np.flatnonzero(files.places(address)[2] >= 0) if not files.reads_more else np.arange(len(hits))
+    if len(inside):
+        # The loops are loaded for local files, and taken where they are loaded anyway.
+        by_loop = files.is_local or (files.has_places and "numba" in sys.modules)
+        by = _ask_whole_by_loop if by_loop else _ask_whole_by_ranges
+        hits[inside] = by(files, address[inside], size[inside], first[inside], last[inside], hashes, count)
+    return hits
+
+
+def _ask_whole_by_loop(
+    files: Files,
+    address: Integers,
+    size: Integers,
+    first: Integers,
+    last: Integers,
+    hashes: NDArray[np.uint64],
+    count: bool,
+) -> Integers:
+    from parquet_bloom.filters import ask_kernel
+
+    n = len(size)
+    memory, where = files.memory(), files.places(address)
+    kinds, heads, head_bytes = _headers_of(size)
+    probes = kinds, heads, head_bytes, first, last, hashes
+    answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
+    if not count and int((last - first).sum()) <= _FEW_PROBES and (where[2] >= 0).all():
+        # The loop that `check` compiles, and not one more: the first call in an installation waits a second for each.
+        counted = np.empty(n, np.int64), np.empty(n, np.int64)
+        ask_kernel.ask(memory, where, size, np.zeros(n, bool), *probes, answers, *counted)
+        hits[:] = answers == ask_kernel.ADMITTED
+    else:
+        answers[:] = ask_kernel.BLANK
+    if (answers == ask_kernel.BLANK).any():  # by some blocks; only the other loop says whether a filter has a bit
+        ask_kernel.ask_whole(memory, where, size, *probes, count, answers, hits)
+    hits[(answers != ask_kernel.DENIED) & (answers != ask_kernel.ADMITTED)] = NONE
+    files.counts(bool((answers == ask_kernel.CUT_OFF).any()), 2 * n, int((head_bytes[kinds] + size).sum()))
+    return hits
+
+
+def _ask_whole_by_ranges(
+    files: Files,
+    address: Integers,
+    size: Integers,
+    first: Integers,
+    last: Integers,
+    hashes: NDArray[np.uint64],
+    count: bool,
+) -> Integers:
+    # In parts of some _MOST_BYTES of filters, since each is read whole.
+    hits = np.full(len(size), NONE)
+    parts = np.flatnonzero(np.diff((np.cumsum(size) - 1) // _MOST_BYTES)) + 1
+    for some in np.split(np.arange(len(hits)), parts):
+        headers = [header_of(n) for n in size[some].tolist()]
+        lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
+        found = files.read_ranges(list(zip(address[some].tolist(), lengths, strict=True)))
+        for i, header, data in zip(some.tolist(), headers, found, strict=True):
+            # The promised header, and a bitset that has some bit.
+            if data.startswith(header) and data.count(0, len(header)) < len(data) - len(header):
+                admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
+                hits[i] = np.count_nonzero(admitted) if count else admitted.any()
+    return hits

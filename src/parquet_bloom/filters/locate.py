@@ -8,24 +8,22 @@ wrong size or at a wrong place answer "absent" for values that are there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.errors import FilterFormatError
 from parquet_bloom.format import final
 from parquet_bloom.format.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.format.final import Candidate, Rule
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent, derived
 from parquet_bloom.format.footer_filters import filters_of_column
-from parquet_bloom.format.outline import NONE, Outline, Slot, extents
+from parquet_bloom.format.outline import FILE_BITS, NONE, Outline, Slot, extents
 from parquet_bloom.format.provenance import read_entries, rules_of
-from parquet_bloom.format.statistics import Counts, counts_in, empty_filter_problem
+from parquet_bloom.format.statistics import Counts, counts_in
 from parquet_bloom.kernels import split_block
-from parquet_bloom.kernels.block import BLOCK_BYTES, block_contains, block_index
 from parquet_bloom.kernels.split_block import MAX_BYTES
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -46,7 +44,7 @@ class ColumnFilterRanges(NamedTuple):
 
     exists     bool: the footer points at one, or holds one itself
     fits       bool: length, room and pages allow the filter of `final` that the length promises
-    offset     int64, bytes from the start of the file
+    offset     int64, address: of one file, bytes from its start
     num_bytes  int64, of the bitset, where it fits
     """
 
@@ -60,21 +58,6 @@ class ColumnFilterRanges(NamedTuple):
 def filter_ranges_of(outline: Outline, column: int) -> ColumnFilterRanges:
     """The ranges of a column's filters."""
     return _filter_ranges(outline, column)
-
-
-def fitting_ranges(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
-    """Chunk -> offset and num_bytes, see ColumnFilterRanges, of the filters that fit."""
-    groups_of: dict[int, list[int]] = {}
-    for group, column in keys:
-        groups_of.setdefault(column, []).append(group)
-    fitting: dict[tuple[int, int], tuple[int, int]] = {}
-    for column, groups in groups_of.items():
-        ranges = filter_ranges_of(outline, column)
-        here = np.array(groups, np.int64)
-        here = here[ranges.fits[here]]
-        pairs = zip(ranges.offset[here].tolist(), ranges.num_bytes[here].tolist(), strict=True)
-        fitting.update(zip(((group, column) for group in here.tolist()), pairs, strict=True))
-    return fitting
 
 
 @lru_cache(1)
@@ -91,10 +74,10 @@ def header_of(num_bytes: int) -> bytes:
 
 
 class _Structures(NamedTuple):
-    """The structures of a file, as offsets from its start.
+    """The structures of the files of an outline, by their addresses.
 
     page_start, page_stop  int64[row groups, columns]: the extent of each chunk's pages
-    starts                 int64[..], sorted: where chunks, page indexes, filters and the footer start
+    starts                 int64[..], sorted: where chunks, page indexes, filters and the footers start
     shared                 int64[..]: filter offsets that several chunks have
     chunk_starts           int64[chunks], sorted
     chunk_reach            int64[chunks]: how far the pages of this chunk and of those before it, by start, reach
@@ -112,10 +95,14 @@ class _Structures(NamedTuple):
 def _structures(outline: Outline) -> _Structures:
     """The structures of a file."""
     slots = outline.slots
-    start, stop = extents(outline)
-    filters = slots[Slot.FILTER_OFFSET]
-    indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
-    starts = np.sort(np.concatenate([outline.footers, start.reshape(-1), *indexes]))
+    base = outline.base[:, None]
+    start, stop = (ends + base for ends in extents(outline))
+    footers = outline.starts + (np.arange(outline.n_files) << FILE_BITS)
+    filters, *others = (
+        np.where(slots[slot] > 0, slots[slot] + base, 0)
+        for slot in (Slot.FILTER_OFFSET, Slot.OFFSET_INDEX, Slot.COLUMN_INDEX)
+    )
+    starts = np.sort(np.concatenate([footers, start.reshape(-1), *(s[s > 0] for s in (filters, *others))]))
     used = np.sort(filters[filters > 0])
     shared = used[1:][used[1:] == used[:-1]]
     order = np.argsort(start, axis=None, kind="stable")
@@ -124,7 +111,8 @@ def _structures(outline: Outline) -> _Structures:
 
 
 def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
-    offset = outline.slots[Slot.FILTER_OFFSET, :, column]
+    base, offset = outline.base, outline.slots[Slot.FILTER_OFFSET, :, column]
+    offset = np.where(offset >= len(MAGIC), offset + base, offset)
     length = outline.slots[Slot.FILTER_LENGTH, :, column]
     exists = is_pointed_at(offset)
     pointed_at = exists.copy()
@@ -132,14 +120,15 @@ def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
     # The length must be that of header and bitset for a power of two. A missing length, NONE, is none of them.
     totals, num_bytes = sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
-    fits = pointed_at & (offset >= len(MAGIC)) & (offset < outline.footer_of) & (totals[at] == length)
+    footer = np.asarray(outline.starts)[outline.file_of] + base
+    fits = pointed_at & (offset >= len(MAGIC)) & (offset < footer) & (totals[at] == length)
     # Everything around must agree as well; `contradiction` says the same of one filter, in words.
     if fits.any():
         file = _structures(outline)
         # It ends before the next structure begins.
         after = np.searchsorted(file.starts, offset, side="right")
         last = len(file.starts) - 1
-        following = np.where(after <= last, file.starts[np.minimum(after, last)], outline.start)
+        following = np.where(after <= last, file.starts[np.minimum(after, last)], footer)
         fits &= length <= following - offset
         # It shares no byte with its own chunk's pages, and does not begin among the pages of any chunk.
         fits &= ~((offset < file.page_stop[:, column]) & (file.page_start[:, column] < offset + length))
@@ -268,10 +257,11 @@ def contradiction(header: Header, filter_range: FilterRange) -> str | None:
 
 def read_filter(source: OpenFile, filter_range: FilterRange) -> BloomFilter:
     """Read a whole filter whose header, length, range and checksum agree. Raises FilterFormatError where not."""
-    return _whole(source, filter_range, _agreeing(source, filter_range))
+    return whole_filter(source, filter_range, agreeing_header(source, filter_range))
 
 
-def _agreeing(source: OpenFile, filter_range: FilterRange) -> Header:
+def agreeing_header(source: OpenFile, filter_range: FilterRange) -> Header:
+    """Read a filter's header, if length and range agree with it. Raises FilterFormatError, UnknownFilterError."""
     header = read_header(source, filter_range)
     problem = contradiction(header, filter_range)
     if problem is not None:
@@ -279,21 +269,14 @@ def _agreeing(source: OpenFile, filter_range: FilterRange) -> Header:
     return header
 
 
-def _whole(source: OpenFile, filter_range: FilterRange, header: Header) -> BloomFilter:
+def whole_filter(source: OpenFile, filter_range: FilterRange, header: Header) -> BloomFilter:
+    """Read the rest of a filter whose header agrees. Raises FilterFormatError where its checksum does not."""
     end = max(c.bits_at for c in header.candidates) + header.num_bytes
     bloom = decode_filter(source.read_up_to(filter_range.offset, end), filter_range.total, filter_range.rule)
     problem = bloom.rotten
     if problem is not None:
         raise FilterFormatError(problem)
     return bloom
-
-
-def check_blank(counts: Counts) -> None:
-    """Raise for a filter without any bit where that is no evidence, see format.statistics.empty_filter_problem."""
-    found = empty_filter_problem(counts)
-    if found is not None:
-        reason, wrong = found
-        raise (FilterFormatError if wrong else UnknownFilterError)(reason)
 
 
 def any_bit(source: OpenFile, offset: int, length: int) -> bool:
@@ -305,86 +288,3 @@ def any_bit(source: OpenFile, offset: int, length: int) -> bool:
             return True
         offset, length, step = offset + step, length - step, _FURTHER * step
     return False
-
-
-def span_of(source: OpenFile, footer: Footer, filter_range: FilterRange) -> tuple[int, int] | None:
-    """The bytes a filter takes, for cutting them out; None where that is not certain."""
-    try:
-        header = read_header(source, filter_range)
-    except FilterFormatError:
-        return None
-    totals = [c.bits_at + header.num_bytes for c in header.candidates]
-    total = filter_range.room if filter_range.room in totals else totals[0]
-    if total > filter_range.room:
-        return None
-    start, stop = filter_range.offset, filter_range.offset + total
-    return None if footer.overlaps_pages(start, stop) else (start, stop)
-
-
-def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> dict[ChunkKey, tuple[int, int] | None]:
-    """`span_of` for the filters of several chunks, of those at whose filter the footer points.
-
-    Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
-    everything around agrees, nothing else is to be asked.
-    """
-    fits = fitting_ranges(outline, keys) if (outline := outline_or_none(source)) is not None else {}
-    headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
-    found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
-    spans: dict[ChunkKey, tuple[int, int] | None] = {
-        key: (offset, offset + len(header) + fits[key][1])
-        for (key, (offset, header)), data in zip(headers.items(), found, strict=True)
-        if data == header
-    }
-    left = [key for key in keys if key not in spans]
-    located = RangesByChunk(footer) if left else None
-    filter_ranges = {
-        key: filter_range for key in left if located is not None and (filter_range := located[key]) is not None
-    }
-    source.prefetch((filter_range.offset, HEADER_BYTES) for filter_range in filter_ranges.values())
-    return spans | {key: span_of(source, footer, filter_range) for key, filter_range in filter_ranges.items()}
-
-
-def outline_or_none(source: OpenFile) -> Outline | None:
-    """A file's outline; None where it has none, as its column chunks lie in other files."""
-    try:
-        return source.outline()
-    except DamagedFileError:
-        return None
-
-
-def probe(source: OpenFile, filter_range: FilterRange, plain: bytes) -> bool:
-    """Query a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
-
-    Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
-    together: they are then the header of `final` and its block, if the header is so to the byte.
-    Probing by length alone would lose rows (fixtures/malformed_lab/04_unknown_hash2.parquet).
-
-    Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
-    """
-    num_bytes = final.num_bytes_for(filter_range.length) if filter_range.length is not None else None
-    if num_bytes is not None and filter_range.fits(num_bytes):
-        expected = final.header(num_bytes)
-        h = final.RULE.hash_value(plain)
-        at = len(expected) + BLOCK_BYTES * block_index(h, num_bytes // BLOCK_BYTES, final.RULE.index)
-        start = filter_range.offset
-        head, block = source.read_ranges([(start, len(expected)), (start + at, BLOCK_BYTES)])
-        if head == expected:
-            if not any(block) and not any_bit(source, start + len(expected), num_bytes):
-                check_blank(filter_range.counts)
-            return block_contains(block, h)
-    header = _agreeing(source, filter_range)
-    if header.crc is not None:
-        return _whole(source, filter_range, header).might_contain(plain)
-    # One block for each rule that may have made the filter; "perhaps" of any of them counts.
-    ranges, hashes = [], []
-    for candidate in header.candidates:
-        rule = candidate.rule
-        h = rule.hash_value(plain)
-        block_at = candidate.bits_at + BLOCK_BYTES * block_index(h, header.num_bytes // BLOCK_BYTES, rule.index)
-        if filter_range.offset + block_at + BLOCK_BYTES <= source.size:
-            ranges.append((filter_range.offset + block_at, BLOCK_BYTES))
-            hashes.append(h)
-    blocks = source.read_ranges(ranges)
-    if not any(map(any, blocks)) and not any_bit(source, filter_range.offset + header.size, header.num_bytes):
-        check_blank(filter_range.counts)
-    return any(block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

@@ -17,13 +17,15 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFil
 from parquet_bloom.filters.locate import (
     FilterRange,
     RangesByChunk,
-    check_blank,
+    agreeing_header,
+    any_bit,
     contradiction,
     is_pointed_at,
-    probe,
     read_filter,
     read_header,
+    whole_filter,
 )
+from parquet_bloom.format import final
 from parquet_bloom.format.filters import BloomFilter, Header, filter_in
 from parquet_bloom.format.footer import chunk_extent
 from parquet_bloom.format.footer_filters import FooterFilter, believed, filters_of_column, footer_filters
@@ -32,6 +34,7 @@ from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import Counts, counts_in, denied_bound, empty_filter_problem
 from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.block import BLOCK_BYTES, block_contains, block_index
 from parquet_bloom.storage.open_file import OpenFile
 
 
@@ -306,3 +309,52 @@ class StoredFilters:
             return self._in_body(row_group, leaf)
         held = filters_of_column(outline, leaf.index).get(row_group)
         return None if held is None else InFooter(self._source, row_group, leaf, held)
+
+
+# --- one filter in the body of a file --------------------------------------------------------------
+
+
+def check_blank(counts: Counts) -> None:
+    """Raise for a filter without any bit where that is no evidence, see format.statistics.empty_filter_problem."""
+    found = empty_filter_problem(counts)
+    if found is not None:
+        reason, wrong = found
+        raise (FilterFormatError if wrong else UnknownFilterError)(reason)
+
+
+def probe(source: OpenFile, filter_range: FilterRange, plain: bytes) -> bool:
+    """Query a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
+
+    Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
+    together: they are then the header of `final` and its block, if the header is so to the byte.
+    Probing by length alone would lose rows (fixtures/malformed_lab/04_unknown_hash2.parquet).
+
+    Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
+    """
+    num_bytes = final.num_bytes_for(filter_range.length) if filter_range.length is not None else None
+    if num_bytes is not None and filter_range.fits(num_bytes):
+        expected = final.header(num_bytes)
+        h = final.RULE.hash_value(plain)
+        at = len(expected) + BLOCK_BYTES * block_index(h, num_bytes // BLOCK_BYTES, final.RULE.index)
+        start = filter_range.offset
+        head, block = source.read_ranges([(start, len(expected)), (start + at, BLOCK_BYTES)])
+        if head == expected:
+            if not any(block) and not any_bit(source, start + len(expected), num_bytes):
+                check_blank(filter_range.counts)
+            return block_contains(block, h)
+    header = agreeing_header(source, filter_range)
+    if header.crc is not None:
+        return whole_filter(source, filter_range, header).might_contain(plain)
+    # One block for each rule that may have made the filter; "perhaps" of any of them counts.
+    ranges, hashes = [], []
+    for candidate in header.candidates:
+        rule = candidate.rule
+        h = rule.hash_value(plain)
+        block_at = candidate.bits_at + BLOCK_BYTES * block_index(h, header.num_bytes // BLOCK_BYTES, rule.index)
+        if filter_range.offset + block_at + BLOCK_BYTES <= source.size:
+            ranges.append((filter_range.offset + block_at, BLOCK_BYTES))
+            hashes.append(h)
+    blocks = source.read_ranges(ranges)
+    if not any(map(any, blocks)) and not any_bit(source, filter_range.offset + header.size, header.num_bytes):
+        check_blank(filter_range.counts)
+    return any(block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

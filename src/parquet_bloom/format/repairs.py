@@ -25,11 +25,10 @@ import numpy as np
 
 from parquet_bloom.errors import FooterError
 from parquet_bloom.format.footer import Footer, derived
-from parquet_bloom.format.outline import BOUNDS, NONE, Outline, Slot, outline_of
+from parquet_bloom.format.outline import BOUNDS, NONE, REPAIRED, Outline, Slot, outline_of
 from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, FLBA, Leaf
 
 KEY = "parquet_bloom"
-MARK = b'"statistics_crc32":'  # in the text of every such entry; who looks for files of one kind looks for it
 WRITER = "parquet-bloom version 1"  # of statistics that were compared with the values
 _CRC, _UNCHECKED = "statistics_crc32", "unchecked"
 _COUNTS = (Slot.TYPE, Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.NULL_COUNT, Slot.NAN_COUNT)
@@ -48,7 +47,7 @@ def entries_in(text: str | None) -> list[Any]:
 def repairs_in(pairs: Collection[Any] | None) -> Iterator[dict[str, Any]]:
     """The entries that speak of repaired statistics, believed or not."""
     for pair in pairs or ():
-        if pair.key == KEY and MARK.decode() in (pair.value or ""):
+        if pair.key == KEY and REPAIRED.decode() in (pair.value or ""):
             yield from (b for b in entries_in(pair.value) if isinstance(b, dict) and type(b.get(_CRC)) is int)
 
 
@@ -73,13 +72,11 @@ def statistics_writer(keeper: Footer | Outline, leaf: Leaf) -> str | None:
 @derived
 def proven_columns(keeper: Footer | Outline) -> frozenset[int] | None:
     """The numbers of columns that a believed entry leaves out: a repair compared all others. None without an entry."""
-    one: Footer | Outline = keeper if isinstance(keeper, Footer) else keeper.representative
-    pairs = one.key_values
     crc = None
-    for body in repairs_in(pairs):
+    for body in repairs_in(keeper.key_values):
         if crc is None:
             try:
-                crc = _statistics_crc(outline_of(one) if isinstance(one, Footer) else one)
+                crc = _statistics_crc(outline_of(keeper) if isinstance(keeper, Footer) else keeper.file(0))
             except FooterError:
                 return None
         if body[_CRC] == crc:

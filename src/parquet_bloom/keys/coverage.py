@@ -328,7 +328,7 @@ def named_leaves(schema: SegmentSchema, log: Log, file: DataFile) -> tuple[Leaf,
     """The leaves of a file's schema under the names of its source; see search.log.Log.outline."""
     leaves = schema.leaves
     slots = np.empty((Slot.COUNT, 0, len(leaves)), np.int64)
-    outline = Outline(b"", 0, leaves, FileMetaData(schema=list(schema.elements)), np.empty(0, np.int64), slots)
+    outline = Outline(b"", (0,), leaves, FileMetaData(schema=list(schema.elements)), np.empty(0, np.int64), slots)
     return log.outline(outline, file).leaves
 
 

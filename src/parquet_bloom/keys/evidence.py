@@ -175,7 +175,8 @@ class KeyEvidence:
         schema = segment.schemas[members.schema]
         leaves = named_leaves(schema, search.log, first_file)
         first = search.first if search.first is not None and search.first.leaves else None
-        known = _bound(search.predicate_of(leaves), segment, schema, leaves, search.keys, first)
+        predicate = search.predicate if search.predicate_of is None else search.predicate_of(leaves)
+        known = _bound(predicate, segment, schema, leaves, search.keys, first)
         if known is None:
             return
         bound, columns = known

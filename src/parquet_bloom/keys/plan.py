@@ -37,7 +37,7 @@ from parquet_bloom.keys.manifest import (
     schema_key,
 )
 from parquet_bloom.options import several
-from parquet_bloom.search.evidence import partition_keys
+from parquet_bloom.source.columns import partition_keys
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.source.view import Names

@@ -28,7 +28,7 @@ from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
 from parquet_bloom.options import Limits, limits
-from parquet_bloom.search.evidence import Pairs, partition_value
+from parquet_bloom.source.columns import Pairs, partition_value
 from parquet_bloom.storage.remote import Location
 
 # --- fragments ------------------------------------------------------------------------------------

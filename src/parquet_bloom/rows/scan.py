@@ -47,7 +47,7 @@ from parquet_bloom.search.log import Log, logged_rows
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
 from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.search import Search, as_predicate
-from parquet_bloom.search.together import Stretch
+from parquet_bloom.search.together import BatchSlice
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
 from parquet_bloom.storage.open_file import OpenFile
@@ -256,7 +256,7 @@ class Scan:
             if isinstance(one, tuple):
                 raise one[1]
             meter.finish(1 if isinstance(one, FileResult) else len(one))
-            found += one.results() if isinstance(one, Stretch) else [one]
+            found += one.results() if isinstance(one, BatchSlice) else [one]
         return found
 
     def visit(self, ask: Callable[[OpenFile, FileResult], Any]) -> None:

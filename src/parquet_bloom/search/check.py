@@ -34,7 +34,7 @@ from parquet_bloom.search.log import Exclusion
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult, UnopenedFiles
 from parquet_bloom.search.search import Search, as_predicate
-from parquet_bloom.search.together import Stretch, part_of
+from parquet_bloom.search.together import BatchSlice
 from parquet_bloom.source.names import typed_sources
 from parquet_bloom.source.results import Result, plain, table_of
 from parquet_bloom.source.source import source_of
@@ -193,29 +193,24 @@ class _Part:
         return map(partial(tuple.__new__, RowGroupVerdict), columns)
 
 
-def _part(searched: FileResult) -> _Part:
-    """The part of one file."""
-    decision, outline, bound = searched.decision, searched.outline, searched.bound
-    assert decision is not None
-    assert outline is not None
-    assert bound is not None
-    counts = np.array([outline.n_row_groups])
-    return _Part([str(searched.file)], counts, decision, bound, outline.rows, sizes_of(outline))
+def _part(one: FileResult | BatchSlice) -> _Part:
+    """The part of one file, or of several that were decided together."""
+    if isinstance(one, FileResult):
+        decision, outline, bound = one.decision, one.outline, one.bound
+        assert decision is not None
+        assert outline is not None
+        assert bound is not None
+        return _Part([str(one.file)], np.diff(outline.firsts), decision, bound, outline.rows, sizes_of(outline))
+    batch, part = one.batch, one.row_groups
+    paths = [file.path for file in batch.files[one.start : one.stop]]
+    counts = np.diff(batch.outline.firsts[one.start : one.stop + 1])
+    rows, sizes = batch.outline.rows[part], sizes_of(batch.outline)[part]
+    return _Part(paths, counts, batch.decision.part(part), batch.bound, rows, sizes)
 
 
 def verdicts_of(searched: FileResult) -> Iterable[RowGroupVerdict]:
     """A verdict for every row group of a file."""
     return _part(searched).verdicts()
-
-
-def _part_together(files: Stretch) -> _Part:
-    """The part of several files that were decided together."""
-    decided, part = files.decided, files.row_groups
-    outline = decided.joined
-    paths = [file.path for file in decided.files[files.start : files.stop]]
-    counts = np.diff(outline.firsts[files.start : files.stop + 1])
-    decision = part_of(decided.decision, part)
-    return _Part(paths, counts, decision, decided.bound, outline.rows[part], sizes_of(outline)[part])
 
 
 @derived
@@ -313,18 +308,13 @@ class _FilterCounts:
         self.columns: dict[str, ColumnFilters] = {}
         self.unanswered: dict[str, None] = {}
 
-    def add(self, decision: Decision, outline: Outline, bound: Bound, some: Stretch | None = None) -> None:
-        """Count in one file, or in several.
-
-        some  of the files that the outline is of; None: it is of one file
-        """
-        left = decision.open & (decision.outcomes != TRUE)
-        if some is not None:
-            part = some.row_groups
-            left[: part.start] = left[part.stop :] = False
+    def add(self, decision: Decision, outline: Outline, bound: Bound, part: slice = slice(None)) -> None:
+        """Count in the files of an outline, or in those that have a part of its row groups."""
+        left = np.zeros(outline.n_row_groups, bool)
+        left[part] = (decision.open & (decision.outcomes != TRUE))[part]
 
         def files_with(flags: NDArray[np.bool_]) -> int:
-            return int(flags.any()) if some is None else len(np.unique(some.decided.joined.file_of[flags]))
+            return len(np.unique(outline.file_of[flags]))
 
         def has(leaf: Leaf) -> bool:
             return 0 <= leaf.index < len(outline.leaves) and outline.leaves[leaf.index] == leaf
@@ -537,11 +527,11 @@ def check(
     meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
         for one in search.parts():
-            if isinstance(one, Stretch):
+            if isinstance(one, BatchSlice):
                 meter.finish(len(one))
-                verdicts._parts.append(_part_together(one))
-                counts.add(one.decided.decision, one.decided.joined, one.decided.bound, one)
-                unused.add_files(one.decided.bound, len(one), one.decided.files[one.start].path)
+                verdicts._parts.append(_part(one))
+                counts.add(one.batch.decision, one.batch.outline, one.batch.bound, one.row_groups)
+                unused.add_files(one.batch.bound, len(one), one.batch.files[one.start].path)
                 continue
             if isinstance(one, UnopenedFiles):
                 meter.finish(len(one))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -47,26 +47,26 @@ class Cost(NamedTuple):
 NO_COST = Cost()
 
 
-class Asking(Protocol):
-    """The parts of search.search.Search that an index needs.
+class Asking(NamedTuple):
+    """A question to an index.
 
-    keys   the columns of folders' names
-    first  the columns that names mean; None: nothing is known of them yet
+    keys          the columns of folders' names
+    first         the columns that names mean; None: nothing is known of them yet
+    predicate_of  the predicate over the columns of a file that has these leaves; None: the same over all files
     """
 
     predicate: Predicate
     found: ResolvedSource
-    files: Sequence[DataFile]
     log: Log
     options: Options
-    keys: tuple[Leaf, ...]
+    keys: tuple[Leaf, ...] = ()
+    first: FirstFile | None = None
+    predicate_of: Callable[[Sequence[Leaf]], Predicate] | None = None
 
     @property
-    def first(self) -> FirstFile | None:
-        """As above."""
-
-    def predicate_of(self, leaves: Sequence[Leaf]) -> Predicate:
-        """The predicate over the columns of a file that has these leaves."""
+    def files(self) -> Sequence[DataFile]:
+        """The files of the question."""
+        return self.found.files
 
 
 class Evidence(Protocol):

@@ -7,11 +7,11 @@ leave at once.
 
 from __future__ import annotations
 
-import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -20,29 +20,24 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, RequestError
-from parquet_bloom.filters.asking import AnyTails, count_read, headers_of, places_of
-from parquet_bloom.filters.locate import filter_ranges_of, header_of
+from parquet_bloom.filters.asking import Files, alone, ask_whole
+from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format.arrow_types import has_any_length
 from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.outline import NONE, Outline
-from parquet_bloom.format.outlines import FILE_BITS
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, domain_of, limits, statistics_of
 from parquet_bloom.format.values import described, key_for, operand, same_kind, same_type, type_of
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.bind import misfit_error
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
-from parquet_bloom.search.evidence import Pairs, partition_value
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search, leaf_of
-from parquet_bloom.search.together import Decided
+from parquet_bloom.source.columns import Pairs, partition_value
 from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]
-_MOST_BYTES = 1 << 26  # of whole filters in memory at a time
-_FEW_PROBES = 1 << 22  # in memory, for which the loop over blocks is as good as that over whole filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +231,7 @@ def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> li
 
 def hits_by_statistics(statistics: ColumnStatistics, outline: Outline, leaf: Leaf, keys: Keys) -> list[int | None]:
     """How many keys each row group may hold, by what is known of the column there; see hits_of."""
-    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
-    some = (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
+    _, _, some = _within(statistics, outline, leaf, keys)
     return [None if one else 0 for one in some.tolist()]
 
 
@@ -248,74 +242,55 @@ def hits_of(
 
     count  without it a filter is left at the first key that it admits: 1 stands for one or more
     """
-    hits, first, last, asked = _before_filters(outline, leaf, keys, use_filters)
-    # Filters that fit, together; then all that remain, one by one.
-    column_ranges = filter_ranges_of(outline, leaf.index)
-    fitting = np.flatnonzero(asked & column_ranges.fits)
-    if len(fitting):
-        offset, num_bytes = column_ranges.offset[fitting], column_ranges.num_bytes[fitting]
-        counts = _ask_whole(source, _FilterBatch(offset, num_bytes, first[fitting], last[fitting], keys.hashes, count))
-        _take_over(hits, asked, fitting, counts)
+    hits, first, last, other = _hits_together(alone(source), outline, leaf, keys, use_filters, count)
     filters = StoredFilters(source)
-    for group in np.flatnonzero(asked).tolist():
+    for group in np.flatnonzero(other).tolist():
         hits[group] = _hits(filters.queried(group, leaf), keys.stored[first[group] : last[group]], count)
     return hits
 
 
-def _before_filters(
-    outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool
-) -> tuple[list[int | None], NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
-    """The hits by bounds; the keys within those of each row group, first up to last; the filters to be queried."""
-    statistics = statistics_of(outline, leaf)
-    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
-    some = (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
+def hits_of_several(
+    files: Files, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
+) -> list[list[int | None] | None]:
+    """The hits of each file of an outline, as hits_of has them; None for one to be queried alone."""
+    hits, _, _, other = _hits_together(files, outline, leaf, keys, use_filters, count)
+    odd, firsts = set(outline.file_of[other].tolist()), outline.firsts.tolist()
+    return [None if i in odd else hits[start:stop] for i, (start, stop) in enumerate(pairwise(firsts))]
+
+
+def _hits_together(
+    files: Files, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool, count: bool
+) -> tuple[list[int | None], Integers, Integers, NDArray[np.bool_]]:
+    """The hits by bounds and by whole filters that are as most are.
+
+    returns  also the keys within the bounds of each row group, first up to last, and those whose filter is still to be
+             queried
+    """
+    first, last, some = _within(statistics_of(outline, leaf), outline, leaf, keys)
     hits: list[int | None] = [None if one else 0 for one in some.tolist()]
     if keys.open or not use_filters or leaf.refusal is not None:
         return hits, first, last, np.zeros(len(hits), bool)
-    return hits, first, last, some & filter_ranges_of(outline, leaf.index).exists
-
-
-def _take_over(hits: list[int | None], asked: NDArray[np.bool_], fitting: NDArray[np.intp], counts: Integers) -> None:
-    """Put the counts of filters among the hits; of those without a count the filters still have to be queried."""
-    known = counts != NONE
-    asked[fitting[known]] = False
-    for group, n in zip(fitting[known].tolist(), counts[known].tolist(), strict=True):
-        hits[group] = n
-
-
-def hits_of_several(
-    tails: AnyTails, decided: Decided, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
-) -> list[list[int | None] | None]:
-    """The hits of each of several files, as hits_of has them; None for one to be queried alone."""
-    outline = decided.joined
-    hits, first, last, asked = _before_filters(outline, leaf, keys, use_filters)
     ranges = filter_ranges_of(outline, leaf.index)
-    fitting = np.flatnonzero(asked & ranges.fits)
-    numbers = np.array([file.number for file in decided.files], np.int64)
-    where = places_of(tails, numbers, ranges.offset[fitting])
-    if not tails.reads_more:
-        inside = where[2] >= 0
-        fitting, where = fitting[inside], np.ascontiguousarray(where[:, inside])
-    if len(fitting):
-        # As of each file alone: the loop is loaded for local files, and taken where it is loaded anyway.
-        offset = (numbers[outline.file_of[fitting]] << FILE_BITS) + where[1]
-        own = _FilterBatch(offset, ranges.num_bytes[fitting], first[fitting], last[fitting], keys.hashes, count)
-        by_loop = tails.reads_more or "numba" in sys.modules
-        counts = _by_loop(tails.buffer, where, own)[0] if by_loop else _ask_whole_by_ranges(tails, own)
-        _take_over(hits, asked, fitting, counts)
-    alone = set(outline.file_of[asked].tolist())
-    edges = outline.firsts.tolist()
-    return [None if i in alone else hits[edges[i] : edges[i + 1]] for i in range(len(decided.files))]
+    other = some & ranges.exists
+    groups = np.flatnonzero(other & ranges.fits)
+    counts = ask_whole(files, ranges, groups, first[groups], last[groups], keys.hashes, count)
+    for group, n in zip(groups.tolist(), counts.tolist(), strict=True):
+        if n != NONE:
+            hits[group], other[group] = n, False
+    return hits, first, last, other
 
 
-def _within(keys: Keys, statistics: ColumnStatistics, n: int, exact: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The keys between the bounds of each row group, as slices; a float key may stand for its neighbours."""
-    first, last = np.zeros(n, np.intp), np.full(n, len(keys.order), np.intp)
-    if exact and len(keys.order):
+def _within(
+    statistics: ColumnStatistics, outline: Outline, leaf: Leaf, keys: Keys
+) -> tuple[Integers, Integers, NDArray[np.bool_]]:
+    """The keys between the bounds of each row group, first up to last; and the row groups that may hold some key."""
+    n = outline.n_row_groups
+    first, last = np.zeros(n, np.int64), np.full(n, len(keys.order), np.int64)
+    if domain_of(leaf) != "float" and len(keys.order):  # a float key may stand for its neighbours
         low, high = statistics.has_lower, statistics.has_upper
         first[low] = _search(keys.order, statistics.lower[low], "left")
         last[high] = _search(keys.order, statistics.upper[high], "right")
-    return first, last
+    return first, last, (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
 
 
 def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "right"]) -> Any:
@@ -343,9 +318,7 @@ def admitted_keys(
 
     yields  row group, positions among the keys, and how many keys that are not there its filter admits on average
     """
-    statistics = statistics_of(outline, leaf)
-    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
-    some = (outline.rows > 0) & statistics.some_value & (first < last)
+    first, last, some = _within(statistics_of(outline, leaf), outline, leaf, keys)
     filters = StoredFilters(source)
     for group in np.flatnonzero(some).tolist():
         positions = np.arange(first[group], last[group])
@@ -360,84 +333,6 @@ def admitted_keys(
             yield group, positions, 0.0
             continue
         yield group, positions[found], bloom.fpp * len(positions)
-
-
-@dataclass(frozen=True, slots=True)
-class _FilterBatch:
-    """Filters that fit, and the probes of each; the first four are int64[n], one a filter.
-
-    offset       bytes from the start of the file, of the header
-    num_bytes    of the bitset
-    first, last  filter i is asked for hashes[first[i] : last[i]]
-    hashes       uint64, of all keys
-    count        say how many a filter admits; without it 1 stands for one or more
-    """
-
-    offset: Integers
-    num_bytes: Integers
-    first: Integers
-    last: Integers
-    hashes: NDArray[np.uint64]
-    count: bool
-
-
-def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
-    """Query whole filters for many hashes.
-
-    returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
-    """
-    if source.fd is None:
-        return _ask_whole_by_ranges(source, asked)
-    n = len(asked.offset)
-    where = np.array([np.full(n, source.fd), asked.offset, np.full(n, -1)])
-    hits, answers, bytes_read = _by_loop(np.empty(0, np.uint8), where, asked)
-    count_read(source, answers, 2 * n, bytes_read)
-    return hits
-
-
-def _by_loop(
-    memory: NDArray[np.uint8], where: Integers, asked: _FilterBatch
-) -> tuple[Integers, NDArray[np.uint8], int]:
-    """The compiled loop's counts, NONE as _ask_whole has it and where a file is shorter; its answers; bytes read.
-
-    memory, where  as ask_kernel has them
-    """
-    from parquet_bloom.filters import ask_kernel
-
-    n = len(asked.offset)
-    kinds, heads, head_bytes = headers_of(asked.num_bytes)
-    given = kinds, heads, head_bytes, asked.first, asked.last, asked.hashes
-    answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
-    few = not asked.count and int((asked.last - asked.first).sum()) <= _FEW_PROBES
-    if few and (where[2] >= 0).all():
-        # The loop that `check` compiles, and not one more: the first call in an installation waits a second for each.
-        counted = np.empty(n, np.int64), np.empty(n, np.int64)
-        ask_kernel.ask(memory, where, asked.num_bytes, np.zeros(n, bool), *given, answers, *counted)
-        hits[:] = answers == ask_kernel.ADMITTED
-    else:
-        answers[:] = ask_kernel.BLANK
-    if (answers == ask_kernel.BLANK).any():  # by some blocks; only the other loop says whether a filter has a bit
-        ask_kernel.ask_whole(memory, where, asked.num_bytes, *given, asked.count, answers, hits)
-    hits[(answers != ask_kernel.DENIED) & (answers != ask_kernel.ADMITTED)] = NONE
-    return hits, answers, int((head_bytes[kinds] + asked.num_bytes).sum())
-
-
-def _ask_whole_by_ranges(source: OpenFile | AnyTails, asked: _FilterBatch) -> Integers:
-    # In parts of some _MOST_BYTES of filters, since each is read whole.
-    hits = np.full(len(asked.offset), NONE)
-    parts = np.flatnonzero(np.diff((np.cumsum(asked.num_bytes) - 1) // _MOST_BYTES)) + 1
-    for some in np.split(np.arange(len(hits)), parts):
-        sizes = asked.num_bytes[some].tolist()
-        headers = [header_of(n) for n in sizes]
-        lengths = [len(header) + n for header, n in zip(headers, sizes, strict=True)]
-        found = source.read_ranges(list(zip(asked.offset[some].tolist(), lengths, strict=True)))
-        for i, header, data in zip(some.tolist(), headers, found, strict=True):
-            # The promised header, and a bitset that has some bit.
-            if data.startswith(header) and data.count(0, len(header)) < len(data) - len(header):
-                own = asked.hashes[asked.first[i] : asked.last[i]]
-                admitted = contains_hashes(from_bytes(data[len(header) :]), own)
-                hits[i] = np.count_nonzero(admitted) if asked.count else admitted.any()
-    return hits
 
 
 # --- keys of each file ----------------------------------------------------------------------------
@@ -463,18 +358,18 @@ class KeyHits:
         except ParquetBloomError as error:
             return error
 
-    def of_several(self, tails: AnyTails, decided: Decided) -> list[list[int | None] | None]:
+    def of_several(self, files: Files, first_file: FileResult, outline: Outline) -> list[list[int | None] | None]:
         """The same of files that were decided together; None for one to be queried alone."""
-        search, file = self._search, decided.result(0)
-        nothing: list[list[int | None] | None] = [None] * len(decided.files)
+        search = self._search
+        nothing: list[list[int | None] | None] = [None] * outline.n_files
         try:
-            leaf, first = leaf_of(file, self._column, search.first_leaves, search.keys)
+            leaf, first = leaf_of(first_file, self._column, search.first_leaves, search.keys)
             if leaf is None or leaf.index < 0:
                 return nothing
             keys = self._keys(leaf, first)
         except ParquetBloomError:  # of each file, under its name
             return nothing
-        return hits_of_several(tails, decided, leaf, keys, search.options.use_filters, self._count)
+        return hits_of_several(files, outline, leaf, keys, search.options.use_filters, self._count)
 
     def _hits(self, opened: OpenFile, file: FileResult) -> list[int | None]:
         search, outline = self._search, file.outline

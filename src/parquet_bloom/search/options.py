@@ -10,18 +10,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
-from parquet_bloom.format.outlines import JoinedOutline, join
+from parquet_bloom.format.outlines import joined
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import RANGE_VALUES, ReadOptions, part
 from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.display import line, quantity
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import still_at_version
+from parquet_bloom.storage.tails import FarFile, TailFile
 
 # --- footers kept between calls -------------------------------------------------------------------
 #
@@ -31,32 +33,6 @@ from parquet_bloom.storage.stores import still_at_version
 def _store(at: Location) -> Any:
     """An identity of the file system, as far as it has one: the same path on another is another file."""
     return None if at.is_local else repr(getattr(at.filesystem, "__reduce__", lambda: None)())
-
-
-class FooterSource(Protocol):
-    """An open file, as far as a FooterCache needs it: storage.open_file.OpenFile, storage.tails.TailFile."""
-
-    @property
-    def path(self) -> str:
-        """As OpenFile has it."""
-
-    @property
-    def location(self) -> Location:
-        """As OpenFile has it."""
-
-    @property
-    def version_token(self) -> object:
-        """As OpenFile has it."""
-
-    @property
-    def is_cut(self) -> bool:
-        """As OpenFile has it."""
-
-    def outline(self) -> Outline:
-        """As OpenFile has it."""
-
-    def adopt(self, outline: Outline) -> None:
-        """As OpenFile has it."""
 
 
 class FooterCache:
@@ -92,7 +68,7 @@ class FooterCache:
         held = self._outlines.get((_store(at), str(at)))
         return at if held is None or at.opened else still_at_version(at, held[0])
 
-    def outline(self, source: FooterSource) -> Outline:
+    def outline(self, source: OpenFile | TailFile | FarFile) -> Outline:
         """The outline of an open file, read if it is not here. Raises as OpenFile.outline."""
         version_token = source.version_token
         if version_token is None:
@@ -116,15 +92,15 @@ class FooterCache:
                 self._held -= gone.n_row_groups
         return outline
 
-    def joined(self, outlines: Sequence[Outline]) -> tuple[JoinedOutline | None, list[int]]:
-        """As format.outlines.join has it: once for all questions about the same ones, of those that are kept here."""
+    def joined(self, outlines: Sequence[Outline]) -> tuple[Outline | None, list[int]]:
+        """As format.outlines.joined has it: once for all questions about the same ones, of those that are kept here."""
         key = tuple(map(id, outlines))
         with self._lock.own:
             held = self._joined.get(key)
             if held is not None:
                 self._joined.move_to_end(key)
                 return held.joined, held.numbers
-        found = _Joined(tuple(outlines), *join(outlines))
+        found = _Joined(tuple(outlines), *joined(outlines))
         if found.joined is not None and found.joined.n_row_groups <= self.max_row_groups // 4:
             with self._lock.own:
                 kept = {id(outline) for _, outline in self._outlines.values()}
@@ -141,7 +117,7 @@ class _Joined(NamedTuple):
     """outlines: kept with the others, so that nothing else gets their ids."""
 
     outlines: tuple[Outline, ...]
-    joined: JoinedOutline | None
+    joined: Outline | None
     numbers: list[int]
 
 
@@ -182,7 +158,7 @@ class DatasetSchema(NamedTuple):
     """The columns of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
-    keys    the partition columns, as search.evidence.partition_keys gives them
+    keys    the partition columns, as source.columns.partition_keys gives them
     path    of the file whose columns these are, for messages
     """
 

@@ -2,12 +2,17 @@
 
 What every reading function shares (check, prune, count, read_table, dataset): which files there
 are, what their folders say, what each row group may give.
+
+    local files      opened 256 at a time at most, their ends in one buffer          storage.tails.Tails
+    other storages   threads open files and read their footers, up to 64 at a time   storage.tails.FarTails
+        both         decided together, with one pass over arrays                     search.together
+    odd ones         one by one, with everything that is to be said of each          Search.alone
 """
 
 from __future__ import annotations
 
-import logging
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,34 +20,34 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parquet_bloom.errors import FileChangedError, FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.filters.asking import ask
-from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
-from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
-from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
-from parquet_bloom.predicates.tree import Predicate, null_hints, plain
-from parquet_bloom.search.evidence import Question, decide, literal_outcome, partition_keys, partition_outcome
-from parquet_bloom.search.index import Evidence, Index, closed_groups
-from parquet_bloom.search.log import BY_FOLDER, Exclusion, Log, log_of
+from parquet_bloom.search.evidence import decide
+from parquet_bloom.search.index import Index
+from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import Options
+from parquet_bloom.search.question import Questions, as_predicate, logger
 from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
-from parquet_bloom.search.together import Stretch, Together
+from parquet_bloom.search.together import Batches, BatchSlice, InBatch, slice_at
 from parquet_bloom.source.source import ResolvedSource
-from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile
 from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.remote import in_order, in_runs
+from parquet_bloom.storage.tails import SUPPORTED, FarFile, FarTails, Tails, most_open
 
 if TYPE_CHECKING:
     from parquet_bloom.source.snapshot import TableFile
 
 T = TypeVar("T")
 Failed = tuple[DataFile, ParquetBloomError]
-logger = logging.getLogger("parquet_bloom")
-logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
+Part = FileResult | BatchSlice | UnopenedFiles | Failed
 _AGAIN = 2  # times that a file is searched anew that changes meanwhile
 _KEPT_BYTES = 128 << 20  # of files that stay open until their rows are read
+_MOST_FAR = 64  # files of other storages that are decided together
+
+__all__ = ["Search", "as_predicate", "leaf_of", "logger", "warn_of_damage"]
 
 
 def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence[Leaf]) -> tuple[Leaf | None, Leaf]:
@@ -63,41 +68,9 @@ def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence
         raise UnknownColumnError(f"{file.file}: " + error.message) from error
 
 
-def _keys_of(found: ResolvedSource) -> tuple[Leaf, ...]:
-    """The columns of the folders' names, found out once for a listing. Raises as partition_keys."""
-    memory = found.snapshot.memory
-    if "keys" not in memory:
-        memory["keys"] = partition_keys(data_file.partitions for data_file in found.files)
-    keys: tuple[Leaf, ...] = memory["keys"]
-    return keys
-
-
-def as_predicate(predicate: Any) -> Predicate:
-    """SQL text, DNF lists, a pyarrow Expression or a tree -> a tree.
-
-    Raises TextError with the spot marked, RequestError for lists that are no DNF.
-    """
-    if isinstance(predicate, str):
-        tree = plain(predicate)
-        if tree is not None:
-            return tree
-        from parquet_bloom.predicates.text import parse
-
-        return parse(predicate)
-    if isinstance(predicate, Predicate):
-        return predicate
-    from parquet_bloom.predicates.arrow import from_filters
-
-    return from_filters(predicate)
-
-
-class Search:
+class Search(Questions):
     """A predicate over the files of a source. Iterating gives one FileResult or one error a file, in order.
 
-    log            of these files, where it was asked before
-    index          that is asked before files are opened
-    columns, leaf  names beside the predicate's that the first file must have, see hold_names
-    visit          more that is read of each file while it is open; its value is FileResult.visited
     reads_rows     files on other storages in which rows may match stay open, with what was read of them, as far as
                    _KEPT_BYTES go; the first file does in any case, for its schema
     opened         these files, by id(DataFile)
@@ -111,86 +84,90 @@ class Search:
         log: Log | None = None,
         index: Index | None = None,
     ) -> None:
-        self.predicate = as_predicate(predicate)
-        self.found, self.files = found, found.files
-        self.log = log_of(found.snapshot) if log is None else log
-        self.options = options
-        self._first = self.log.first
-        self._refused: RequestError | None = None
-        self._noted = False
-        self.columns: list[str] = []
-        self.leaf: str | None = None
-        if options.dataset_schema is not None:
-            self.keys = options.dataset_schema.keys
-            self._first = FirstFile(options.dataset_schema.leaves, options.dataset_schema.path, options.ignore_case)
-        else:
-            self.keys = _keys_of(found)
-        self._bound: tuple[Any, Bound, int] | None = None
-        self.visit: Callable[[OpenFile, FileResult], Any] | None = None
+        super().__init__(found, predicate, options, log, index)
         self.reads_rows = False
         self.opened: dict[int, OpenFile] = {}
         self._spare_bytes = _KEPT_BYTES
-        self._index = index
-        if index is not None:
-            index.expect(found, options)
-        self.evidence: Evidence | None = None
 
     def of(self, files: Sequence[DataFile]) -> Search:
         """The same over some of a table's files."""
         snapshot = replace(self.found.snapshot, files=cast("list[TableFile]", list(files)))
         return Search(self.found._replace(snapshot=snapshot), self.predicate, self.options, index=self._index)
 
-    def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
+    def __iter__(self) -> Iterator[FileResult | Failed]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
 
         Of a table by its schema, before any file is opened.
         """
         for part in self.parts():
-            if isinstance(part, Stretch | UnopenedFiles):
+            if isinstance(part, BatchSlice | UnopenedFiles):
                 yield from part.results()
             else:
                 yield part
 
-    def parts(self) -> Iterator[FileResult | Stretch | UnopenedFiles | tuple[DataFile, ParquetBloomError]]:
-        """The same, but files that were decided together are one Stretch, and files that an index excludes one part."""
+    def parts(self) -> Iterator[Part]:
+        """The same; files that were decided together are one BatchSlice, and those that an index excludes one part."""
         # Without a table's schema the first file that can be read gives it. So files are searched one by one until
-        # there is one, and then local files many at a time. The first file of another storage begins those that
-        # are searched side by side.
+        # there is one, and then many at a time. The first file of another storage begins those that are searched side
+        # by side.
         self.ask_log()
         here = 0
         while here < len(self.files) and self._first is None:
-            yield self.attempt(self._search, self.files[here])
+            yield self.attempt(self.alone, self.files[here])
             here += 1
         self.ask_index()
         far = len(self.files)
         if self.log.has_log or self.found.snapshot.filesystem is not None:
             far = next((at for at in range(here, far) if not self.files[at].is_local), far)
         if here < far:
-            yield from self._here(here, far)
+            yield from self._local(here, far)
         if far < len(self.files):
-            from parquet_bloom.search import far as far_files  # for those alone who have such files
+            yield from self._far(self.files[far:])
 
-            yield from far_files.results(self, self.files[far:])
+    # --- batches of local files -------------------------------------------------------------------
 
-    def _here(self, start: int, stop: int) -> Iterator[FileResult | Stretch | UnopenedFiles | Failed]:
+    def _local(self, start: int, stop: int) -> Iterator[Part]:
         """The parts of local files, from `start` up to `stop`."""
-        together = Together(self)
-        left = self._not_excluded(start, stop)
-        seen = start
-        for first in range(0, len(left), together.most):
-            numbers = left[first : first + together.most]
-            last = None
-            several = [self.files[number] for number in numbers]
-            for number, one, found in zip(numbers, several, together.results(several, numbers), strict=True):
-                if seen < number:
-                    yield self._unopened(seen, number)
-                if found is None:
-                    yield self.attempt(self._search, one)
-                elif found is not last:
-                    yield found
-                last, seen = found, number + 1
+        most, batches = most_open(), Batches(self)
+        tails = Tails(most) if SUPPORTED and batches.fits(stop - start) else None
+        numbers, seen = self._not_excluded(start, stop), start
+        for first in range(0, len(numbers), most):
+            some = numbers[first : first + most]
+            found: list[Any] = []
+            for number, one in zip(some, self._local_batch(batches, tails, [self.files[n] for n in some]), strict=True):
+                found += [self._unopened(seen, number)] if seen < number else []
+                found.append(one)
+                seen = number + 1
+            yield from _in_order(found, partial(self.attempt, self.alone))
         if seen < stop:
             yield self._unopened(seen, stop)
+
+    def _local_batch(
+        self, batches: Batches, tails: Tails | None, files: Sequence[DataFile]
+    ) -> list[FileResult | InBatch | DataFile]:
+        """The results of files that are decided together; the file itself where it is not."""
+        found: list[FileResult | InBatch | DataFile] = [*files]
+        if tails is None or not batches.fits(len(files)):
+            return found
+        opened = []
+        excludes = self.may_exclude
+        try:
+            for at, file in enumerate(files):
+                excluded = None
+                if excludes:
+                    try:
+                        excluded = self.excluded(file)
+                    except ParquetBloomError:
+                        continue
+                if excluded is not None:
+                    found[at] = excluded
+                elif file.is_local and not file.opened and file.stored and (one := tails.open(file)) is not None:
+                    opened.append((at, one))
+            for at, place in batches.decide(tails, opened).items():
+                found[at] = place
+        finally:
+            tails.close()
+        return found
 
     def _unopened(self, start: int, stop: int) -> UnopenedFiles:
         assert self.evidence is not None
@@ -203,15 +180,102 @@ class Search:
         left: list[int] = (np.flatnonzero(~self.evidence.excluded[start:stop]) + start).tolist()
         return left
 
-    def ask_log(self) -> None:
-        """Apply the predicate to the log, once. Raises RequestError for a name or literal that does not fit."""
-        if self.log.first is None:
-            return
+    # --- batches of other storages ------------------------------------------------------------------
+    #
+    #    threads       open a file, read its footer's bytes        one request each, many in flight
+    #    this thread   search.together over a run of tails         one pass over arrays, no request
+    #    threads       files that this leaves: searched alone      by the bytes that are there, and requests for others
+    #
+    # Python runs one thread at a time, so that nothing is gained by deciding about each file in a thread of its own.
+
+    def _far(self, files: Sequence[DataFile]) -> Iterator[Part]:
+        """The parts of files of other storages, as their tails arrive."""
+        batches = Batches(self)
+        order: deque[FileResult | DataFile] = deque()  # of files up to those whose tails are on their way
+
+        def not_excluded() -> Iterator[DataFile]:
+            for file in files:  # those that the log or an index excludes take no place among the ones that are opened
+                excluded = self.exclusion(file)
+                order.append(file if excluded is None else FileResult(file, excluded=excluded))
+                if excluded is None:
+                    yield file
+
+        for run in in_runs(partial(self.attempt, self._open_far), not_excluded(), _MOST_FAR):
+            found: list[Any] = []
+            for got in run:
+                while isinstance(order[0], FileResult):
+                    found.append(order.popleft())
+                order.popleft()
+                try:
+                    found.append(got())
+                except Exception as error:  # to be raised in its place
+                    found.append(error)
+                    break
+            yield from self._far_run(batches, found)
+        yield from (one for one in order if isinstance(one, FileResult))
+
+    def _open_far(self, data_file: DataFile) -> FileResult | tuple[DataFile, OpenFile]:
+        """Open a file and read its footer's bytes, or its outline where the caller keeps these.
+
+        One with a long footer is searched here: bytes that wait for a run to be decided are those of tails.
+        """
+        if (excluded := self.excluded(data_file)) is not None:
+            return excluded
+        source = self.open(data_file)
         try:
-            self.log.ask(self.predicate, self.options.nan)
-        except RequestError as error:
-            raise self.refusal(self.log.first.name, error) from error
-        self.hold_names(self.log.leaves, self.log.first.name)
+            if self.options.cache is not None:
+                self.options.cache.outline(source)
+            elif len(source.footer_bytes()[0]) > TAIL_GUESS:
+                return self.finish(source, data_file)
+        except BaseException:
+            source.close()
+            raise
+        return data_file, source
+
+    def _far_run(self, batches: Batches, found: list[Any]) -> Iterator[Part]:
+        """The parts of a run; some of the files in it are open."""
+        places = [at for at, one in enumerate(found) if isinstance(one, tuple) and isinstance(one[1], OpenFile)]
+        tails = FarTails([found[at] for at in places])
+        for at, file in zip(places, tails.files, strict=True):
+            found[at] = file
+        if batches.fits(len(places)):
+            for at, place in batches.decide(tails, list(zip(places, tails.files, strict=True))).items():
+                found[at] = place
+        odd = [one for one in found if isinstance(one, FarFile)]
+        alone = in_order(lambda file: self.attempt(partial(self.finish, file.source), file.data_file), odd)
+        waits = [next(alone, None)]  # with this one all begin
+
+        def result(one: Any) -> Part:
+            if isinstance(one, Exception):
+                raise one
+            assert waits[0] is not None
+            searched: Part = waits[0]()
+            waits[0] = next(alone, None)
+            return searched
+
+        try:
+            for part in _in_order(found, result):
+                if isinstance(part, BatchSlice):
+                    yield from self._released(part)
+                else:
+                    yield part
+        finally:
+            alone.close()
+
+    def _released(self, part: BatchSlice) -> Iterator[FileResult | BatchSlice]:
+        """A slice, or the result of each of its files where some are kept for their rows; the others are closed."""
+        files = part.batch.files[part.start : part.stop]
+        sources = [file.release() for file in files if isinstance(file, FarFile)]
+        if not self.reads_rows and all(file.data_file is not self.files[0] for file in files):
+            for source in sources:
+                source.close()
+            yield part
+            return
+        for source, searched in zip(sources, part.results(), strict=True):
+            self.keep_or_close(source, searched)
+            yield searched
+
+    # --- a file alone -------------------------------------------------------------------------------
 
     def attempt(self, work: Callable[[DataFile], T], data_file: DataFile) -> T | tuple[DataFile, ParquetBloomError]:
         """Work on one file: the value or the error of it. Raises RequestError where the predicate itself is wrong."""
@@ -224,7 +288,8 @@ class Search:
         except ParquetBloomError as error:
             return data_file, error
 
-    def _search(self, data_file: DataFile) -> FileResult:
+    def alone(self, data_file: DataFile) -> FileResult:
+        """Search one file, with everything that is to be said of it. Raises FileError, RequestError."""
         if (excluded := self.excluded(data_file)) is not None:
             return excluded
         for _ in range(_AGAIN):
@@ -257,60 +322,13 @@ class Search:
         else:
             source.close()
 
-    @property
-    def may_exclude(self) -> bool:
-        """Whether there is anything by which a file could be excluded unopened."""
-        return self.log.has_log or self.evidence is not None or (self.options.skip_files and bool(self.keys))
-
-    def excluded(self, data_file: DataFile) -> FileResult | None:
-        """The result for a file that its folder's name or the log excludes unopened, or None. Raises RequestError."""
-        # Cheapest first: the folder's name and the log open no file.
-        if self.options.skip_files and data_file.partitions and self._first is not None:
-            outcome = partition_outcome(self.question(self._first.leaves, data_file))
-            if not outcome & TRUE:
-                return FileResult(data_file, excluded=BY_FOLDER)
-        excluded = self.exclusion(data_file)
-        return FileResult(data_file, excluded=excluded) if excluded is not None else None
-
-    def exclusion(self, data_file: DataFile) -> Exclusion | None:
-        """Why the log, or an index, excludes a file unopened; None where neither does."""
-        excluded = self.log.exclusion(data_file)
-        return excluded if excluded is not None or self.evidence is None else self.evidence.exclusion(data_file)
-
-    def ask_index(self) -> None:
-        """Ask the index of this search about all files, once names have a meaning. Raises StaleIndexError."""
-        if self._index is not None and self.evidence is None and self._first is not None:
-            self.evidence = self._index.evidence(self)
-            if (note := self.evidence.note) is not None:
-                logger.warning(note)
-
-    @property
-    def first(self) -> FirstFile | None:
-        """The columns that names mean; None before the first file is searched."""
-        return self._first
-
-    def predicate_of(self, leaves: Sequence[Leaf]) -> Predicate:
-        """The predicate of this search: names mean the same in all files."""
-        return self.predicate
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on comparisons with NULL, on tables of the files, and on files that an index does not cover."""
-        of_index = None if self.evidence is None else self.evidence.note
-        hints = dict.fromkeys(null_hints(self.predicate))
-        return [*hints, *self.found.notes, *([of_index] if of_index is not None else [])]
-
-    def closed(self, data_file: DataFile, version_token: object, n: int) -> NDArray[np.bool_] | None:
-        """The row groups, of n, that an index closes in an open file; None where it says nothing."""
-        return None if self.evidence is None else closed_groups(self.evidence, data_file, version_token, n)
-
     def _search_open(self, source: OpenFile, data_file: DataFile) -> FileResult:
         cache = self.options.cache
         outline = cache.outline(source) if cache is not None else source.outline()
         if (note := self.found.see(source.path, outline)) is not None:
             logger.warning(note)
         outline = self.log.outline(outline, data_file)
-        self._note(outline, data_file)
+        self.note(outline, data_file)
         question = self.question(outline.leaves, data_file)
         self.ask_index()  # of the first file's columns, if this is it
         if (closed := self.closed(data_file, source.version_token, outline.n_row_groups)) is not None:
@@ -344,72 +362,22 @@ class Search:
         searched.of_one_version |= self.reads_rows and source.is_whole_in_memory and data_file.pins is None
         return True
 
-    @property
-    def first_leaves(self) -> Sequence[Leaf]:
-        """The columns that names must be among, once the first file is searched: its own, or the table's."""
-        if self.log.has_log:
-            return self.log.leaves
-        return () if self._first is None else self._first.leaves
 
-    def question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
-        """The predicate over the columns of a file. Raises RequestError for what does not fit them."""
-        bound, literal = self._bind(leaves, data_file)
-        absent = partial(self.log.absent, file=data_file)
-        # The log may exclude a file, and take TRUE away. It takes no FALSE or NULL away from one that is open: that all
-        # rows match is for the file itself to show.
-        log = self.log.outcome(data_file) | FALSE | NULL
-        return Question(bound, self.options, data_file.partitions, literal, log, absent)
+def _in_order(found: Sequence[Any], alone: Callable[[Any], Part]) -> Iterator[Part]:
+    """The parts of files in their order; files of one batch that lie one behind the other are one slice.
 
-    def _note(self, outline: Outline, data_file: DataFile) -> None:
-        """Warn, once for a table, of a file that contradicts the log."""
-        found = None if self._noted else self.log.contradiction(outline, data_file)
-        if found is not None:
-            self._noted = True
-            message = f"{found}; rows are read and filtered as files have them"
-            logger.warning(message)
-            warnings.warn(message, FilterWarning, stacklevel=2)
-
-    def _bind(self, leaves: Sequence[Leaf], data_file: DataFile) -> tuple[Bound, int]:
-        """The predicate over one file's columns; files of one schema share it."""
-        # By identity: files of one schema share the tuple of leaves (format.outlines), and comparing costs nothing.
-        last = self._bound
-        if last is not None and last[0] is leaves:
-            return last[1:]
-        first = self._first if self._first is not None and self._first.leaves else None
-        try:
-            bound = bind(self.predicate, Schema(leaves, self.keys, first, strict=self.options.dataset_schema is None))
-        except RequestError as error:
-            self._refused = self.refusal(data_file, error)
-            raise self._refused from error
-        literal = literal_outcome(bound, self.options.nan)
-        if self._first is None:
-            self.hold_names(leaves, data_file)
-            self._first = FirstFile(leaves, str(data_file))
-        self._bound = leaves, bound, literal
-        return bound, literal
-
-    def hold_names(self, leaves: Sequence[Leaf], data_file: object) -> None:
-        """Raise UnknownColumnError for a name that is not among the leaves of the first file and the folders' keys.
-
-        data_file  that has these leaves, or the table, for messages
-        `columns` are top-level names, as pyarrow takes them; `leaf` is the name of one leaf.
-        """
-        try:
-            names = self.log.columns([*leaves, *self.keys])
-            for name in self.columns:
-                if name not in names and name.split(".")[0] not in names:
-                    find_leaf([Leaf(at, (there,), 0) for at, there in enumerate(names)], (name,))
-            if self.leaf is not None and all(key.path != split_path(self.leaf) for key in self.keys):
-                find_leaf(leaves, self.leaf)
-        except RequestError as error:
-            self._refused = self.refusal(data_file, error)
-            raise self._refused from error
-
-    def refusal(self, data_file: object, error: RequestError) -> RequestError:
-        """An error about names or types, which says by which file, or table, it was found out."""
-        count = 1 if self.log.has_log else len(self.files)
-        of_many = f" (the first of {count:,} files)" if count > 1 else ""
-        return type(error)(f"{data_file}{of_many}: " + error.message)
+    alone  gives the part of a file that is in no batch
+    """
+    at = 0
+    while at < len(found):
+        one = found[at]
+        if isinstance(one, InBatch):
+            part = slice_at(found, at)
+            at += len(part)
+            yield part
+        else:
+            at += 1
+            yield one if isinstance(one, FileResult | UnopenedFiles | tuple) else alone(one)
 
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -23,8 +24,7 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import DamagedFileError, FooterError, ParquetBloomError
 from parquet_bloom.format.footer import MAGIC, TAIL_BYTES, footer_length
 from parquet_bloom.format.outline import Outline
-from parquet_bloom.format.outlines import FAR, FILE_BITS
-from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile, Range, decode_outline
+from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile, decode_outline
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.store import open_regular
 from parquet_bloom.storage.version_token import Kept, LocalToken
@@ -169,7 +169,7 @@ class Tails:
     def footers(self) -> list[tuple[memoryview, int] | None]:
         """Read the last bytes of all files: their footers, as `footer` of each has them.
 
-        None for a file that is not as most are. The views are of the buffer, and good until it is filled anew.
+        None for a file without one. The views are of the buffer, and good until it is filled anew.
         """
         filled: list[tuple[int, int, int]] = []
         found: list[tuple[memoryview, int] | None] = [None] * len(self.files)
@@ -189,6 +189,11 @@ class Tails:
         places = np.array([number, stop - length, stop, size - TAIL_BYTES - length])
         for i, begin, end, start in places[:, usual].T.tolist():
             found[i] = self._view[begin:end], start
+        for file in self.files:
+            if found[file.number] is None:
+                with suppress(ParquetBloomError, OSError):
+                    data, start = file.footer()
+                    found[file.number] = memoryview(data), start
         return found
 
     def kept(self, file: TailFile) -> memoryview:
@@ -206,17 +211,17 @@ class Tails:
         file.kept_at = file.size - length
         return tail
 
-    # --- by addresses of joined files, see format.outlines -------------------------------------------
-
-    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Read ranges of the joined file; fewer bytes where a file ends. Raises OSError."""
-        return [self._read(self.files[address >> FILE_BITS], address & FAR - 1, n) for address, n in ranges]
-
-    def _read(self, file: TailFile, offset: int, length: int) -> bytes:
+    def read(self, number: int, offset: int, length: int) -> bytes:
+        """Read a range of one file. Raises DamagedFileError where the file ends before, OSError."""
+        file = self.files[number]
         if offset < file.kept_at:
-            return os.pread(file.fd, length, offset)
-        at = file.number * TAIL_GUESS + offset - file.kept_at
-        return bytes(self._view[at : at + min(length, file.size - offset)])
+            data = os.pread(file.fd, length, offset)
+        else:
+            at = number * TAIL_GUESS + offset - file.kept_at
+            data = bytes(self._view[at : at + min(length, file.size - offset)])
+        if len(data) != length:
+            raise DamagedFileError(file.path, f"ends before byte {offset + length}")
+        return data
 
     def descriptors(self) -> NDArray[np.int64]:
         """Of each file: int64[files]."""
@@ -294,11 +299,8 @@ class FarTails:
         """The tails, one behind the other: uint8[their bytes]."""
         return np.frombuffer(b"".join([data for _, data in self._ends]), np.uint8)
 
-    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Take ranges of the joined file that lie in tails. Raises DamagedFileError for others."""
-        return [self._part(address >> FILE_BITS, address & FAR - 1, length) for address, length in ranges]
-
-    def _part(self, number: int, offset: int, length: int) -> bytes:
+    def read(self, number: int, offset: int, length: int) -> bytes:
+        """Take a range of one file that lies in its tail. Raises DamagedFileError for another."""
         start, data = self._ends[number]
         if offset < start or offset + length > start + len(data):
             raise DamagedFileError(self.files[number].path, f"bytes {offset} to {offset + length} are not in memory")

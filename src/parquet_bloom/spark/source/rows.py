@@ -29,7 +29,7 @@ from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.arrow_types import is_list
 from parquet_bloom.format.literals import Instant
 from parquet_bloom.format.schema import FLBA, INT32, INT64, INT96, Leaf
-from parquet_bloom.predicates.bind import FirstFile, Schema, bind
+from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import (
     And,
@@ -46,8 +46,8 @@ from parquet_bloom.predicates.tree import leaves_of as parts_of
 from parquet_bloom.rows.table_rows import TableRows
 from parquet_bloom.rows.unchanged import ChangeGuard
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
-from parquet_bloom.search.index import Evidence, Index, closed_groups, key_index
-from parquet_bloom.search.log import Log, NoLog, log_of
+from parquet_bloom.search.index import Asking, Evidence, Index, closed_groups, key_index
+from parquet_bloom.search.log import NoLog, log_of
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.search import Search, warn_of_damage
@@ -295,26 +295,6 @@ def _check_nulls(path: object, array: pa.Array, field: pa.Field) -> None:
 # A file is opened once. Its columns are found by their names in any case, and folders' columns hide them.
 
 
-class _FolderFiles:
-    """Files in folders of the same values, in the form that an index takes: search.index.Asking.
-
-    predicate  with these values in the place of the folder's columns
-    wide       Spark's columns
-    """
-
-    def __init__(self, predicate: Predicate, files: Sequence[DataFile], wide: pa.Schema) -> None:
-        self.predicate, self.files, self.found = predicate, files, resolved_files(files)
-        self.log: Log = NoLog()
-        self.options = _LARGEST
-        self.keys: tuple[Leaf, ...] = ()
-        self.first: FirstFile | None = None
-        self._wide = wide
-
-    def predicate_of(self, leaves: Sequence[Leaf]) -> Predicate:
-        """By the file's values: one column may have several types."""
-        return settle(self.predicate, lambda part: for_leaves(part, leaves, self._wide))
-
-
 class FileReader:
     """Reads files into the columns of one query."""
 
@@ -348,7 +328,13 @@ class FileReader:
         for members in by_folder.values():
             predicate = self._in_folder(self._constants(members[0]))
             if predicate not in (TRUE, FALSE):
-                own = index.evidence(_FolderFiles(predicate, members, self._wide))
+
+                def of_file(leaves: Sequence[Leaf], predicate: Predicate = predicate) -> Predicate:
+                    """By the file's values: one column may have several types."""
+                    return settle(predicate, lambda part: for_leaves(part, leaves, self._wide))
+
+                found = resolved_files(members)
+                own = index.evidence(Asking(predicate, found, NoLog(), _LARGEST, predicate_of=of_file))
                 evidence |= {id(file): own for file in members}
         return evidence
 
