@@ -10,6 +10,75 @@ from typing import Any
 from mutants import Mutant
 
 MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
+    "format": [
+        (
+            "addresses of several files are those of one",
+            "outline:Outline.base",
+            "self.file_of << FILE_BITS",
+            "self.file_of << 5",
+            "search/test_together.py::test_results_are_those_of_each_file_alone",
+        ),
+        (
+            "joined bounds are the first file's",
+            "outlines:join",
+            "slots[slot] != NONE, places, 0",
+            "slots[slot] != NONE, 0, 0",
+            "format/test_outline.py::test_footers_that_are_walked_together_are_those_of_each_alone",
+        ),
+    ],
+    "filters": [
+        (
+            "what lies before a tail counts as read",
+            "asking:ask_blocks",
+            "other[fast[~inside]] = True",
+            "pass",
+            "search/test_far_together.py::test_requests_are_those_of_each_file_alone",
+        ),
+        (
+            "a filter of another header is as good",
+            "asking:_ask_by_loop",
+            "is_cut | (replies == ask_kernel.OTHER_HEADER)",
+            "is_cut",
+            "search/test_together.py::test_damaged_filters",
+        ),
+    ],
+    "search": [
+        (
+            "what one evidence denies the others may give",
+            "evidence:masks_of",
+            "np.where(no, denied(term, mask), mask)",
+            "mask",
+            "keys/test_evidence.py::test_a_value_that_is_nowhere_is_closed_in_all_types",
+        ),
+        (
+            "a damaged filter is not named",
+            "together:Batches._decide",
+            "odd[row_groups[other | answers.blank]] = True",
+            "pass",
+            "search/test_together.py::test_damaged_filters",
+        ),
+        (
+            "a file that changed meanwhile stays in its batch",
+            "together:Batches._decide",
+            "file.is_unchanged(questions.evidence is not None)",
+            "True",
+            "search/test_changing_files.py::test_a_file_that_is_written_while_it_is_searched",
+        ),
+        (
+            "files of one batch are in the order of their places",
+            "together:slice_at",
+            "or one.number != part.stop",
+            "",
+            "search/test_together.py::test_files_of_two_schema_texts_in_turn",
+        ),
+        (
+            "files of another partition are decided alike",
+            "together:Batches._alike",
+            "(writer, file.partitions, said, schema)",
+            "(writer, said, schema)",
+            "search/test_together.py::test_partitions",
+        ),
+    ],
     "edit": [
         (
             "filters of chunk starts lie where the old file has the chunks",

@@ -119,6 +119,19 @@ def test_each_writer_is_believed_as_far_as_it_can_be(
             assert parquet_bloom.count(paths, predicate) == sum(ids.count(value) for ids in found), predicate
 
 
+def test_files_of_two_schema_texts_in_turn(tmp_path: Path, loops: str) -> None:
+    """Their columns are the same, so they are decided together; each has its own result."""
+
+    def renamed(metadata: FileMetaData) -> None:
+        metadata.schema[0].name = "another root"
+
+    paths = [tmp_path / f"{i}.parquet" for i in range(9)]
+    found = [write_by(path, i, renamed if i % 2 else lambda _: None) for i, path in enumerate(paths)]
+    for i in (0, 3, 8):
+        same(paths, f"id = {found[i][7]}")
+        assert parquet_bloom.count(paths, f"id = {found[i][7]}") == sum(ids.count(found[i][7]) for ids in found)
+
+
 def old_fields_alone(metadata: FileMetaData) -> None:
     for one in statistics_in(metadata, 0):
         one.min, one.max, one.min_value, one.max_value = one.min_value, one.max_value, None, None

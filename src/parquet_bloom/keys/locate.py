@@ -34,7 +34,7 @@ from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.options import PathLike, refuse_unknown
 from parquet_bloom.predicates.tree import And
 from parquet_bloom.search.index import NO_COST, Cost, unlisted
-from parquet_bloom.search.keys import NumberedKeys, admitted_keys, numbered_keys
+from parquet_bloom.search.keys import Keys, admitted_keys, numbered_keys
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search
@@ -199,10 +199,10 @@ class KeyCasts:
 
     def __init__(self, wanted: pa.Array, sought: Leaf) -> None:
         self._wanted, self._first = wanted, sought
-        self._known: dict[Any, NumberedKeys] = {}
+        self._known: dict[Any, Keys] = {}
         self._lock = threading.Lock()
 
-    def to(self, leaf: Leaf) -> NumberedKeys:
+    def to(self, leaf: Leaf) -> Keys:
         """The keys as a column stores them. Raises RequestError."""
         kind = type_of(leaf)
         with self._lock:
@@ -234,7 +234,7 @@ def places_by_index(
             if at is None or column is None:
                 continue
             keys = casts.to(leaves[at])
-            positions, places = index.find(segment, column, keys.keys.hashes)
+            positions, places = index.find(segment, column, keys.hashes)
             listing = index.listing(segment)
             first_row, rows = listing.rows
         except FileError as error:
@@ -298,7 +298,7 @@ def places_by_filters(
         keys = casts.to(leaf)
         false = 0.0
         numbers, groups = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for group, positions, by_chance in admitted_keys(source, outline, leaf, keys.keys, how.use_filters):
+        for group, positions, by_chance in admitted_keys(source, outline, leaf, keys, how.use_filters):
             numbers.append(np.unique(keys.numbers[positions]))
             groups.append(np.full(len(numbers[-1]), group, np.int64))
             false += by_chance
@@ -414,7 +414,7 @@ def _verified(
         if leaf is None:
             raise StaleIndexError(one.file, f"has no column {sought.name}")
         keys = casts.to(leaf)
-        stored = keys.keys.stored
+        stored = keys.stored
         as_bytes = not pa.types.is_integer(stored.type)
         reader = ColumnReader(source, source.outline().leaves[leaf.index])
         deleted = one.file.deletes.positions() if one.file.deletes is not None else np.empty(0, np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ class Keys:
     stored  Arrow array of physical values, no nulls; sorted by `order` where there is one
     order   the same in the order of statistics.domain_of: int64, uint64, float64 or objects
     hashes  uint64, XXH64 of each
+    numbers  int64, of each among the keys of the call, if they are numbered; several may have one, as the two zeros do
     open    some key's meaning for this column is not certain: no row group may be skipped for it
     reason  why
     """
@@ -54,6 +55,7 @@ class Keys:
     stored: pa.Array
     order: NDArray[Any]
     hashes: NDArray[np.uint64]
+    numbers: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     open: bool = False
     reason: str = ""
 
@@ -79,26 +81,54 @@ def keys_of_file(values: Any, leaf: Leaf, first: Leaf) -> Keys:
     if same_type(leaf, first):
         return keys_for(values, leaf, strict=True)
     if not same_kind(leaf, first):
-        return _open(f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file")
+        return _open(_differs(leaf, first))
     there = keys_for(values, first, strict=True)
     return there if there.open else keys_for(values, leaf)
 
 
-def keys_for(values: Any, leaf: Leaf, strict: bool = False) -> Keys:
+def numbered_keys(array: pa.Array, leaf: Leaf, first: Leaf) -> Keys:
+    """Cast distinct keys without NULL to a column, and number them; keys that it cannot hold are not among them.
+
+    first  the column in the first file of the data set, where it may have another type
+    Raises RequestError for a key that cannot be compared with the column, or whose meaning for it is not certain.
+    """
+    if not same_type(leaf, first) and not same_kind(leaf, first):
+        raise RequestError(_differs(leaf, first) + "; locate keys in files of one type at a time")
+    found = keys_for(array, leaf, strict=True, numbered=True)
+    if found.open:
+        raise RequestError(f"{leaf.name}: {found.reason}; write such a key in the type of the column")
+    return found
+
+
+def _differs(leaf: Leaf, first: Leaf) -> str:
+    return f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file"
+
+
+def keys_for(values: Any, leaf: Leaf, strict: bool = False, numbered: bool = False) -> Keys:
     """Cast keys, as as_many gives them, to a column.
 
-    strict  a key that can never be compared with the column is a RequestError
+    strict    a key that can never be compared with the column is a RequestError
+    numbered  the keys are distinct, without NULL
     """
     domain = domain_of(leaf)
     plain = leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64)
     array = _as_array(values)
     if array is not None and plain and pa.types.is_integer(array.type):
-        return _integers(array, leaf)
+        return _integers(array, leaf, numbered)
     text = leaf.physical == BYTE_ARRAY and domain == "bytes"
     if array is not None and text and has_any_length(array.type):
-        stored = array.cast(pa.large_binary()).unique().drop_null().sort()
-        return Keys(stored, _as_objects(stored.to_pylist()), hash_array(stored))
-    return _one_by_one(values if array is None else array, leaf, strict)
+        stored = array.cast(pa.large_binary())
+        stored = stored if numbered else stored.unique().drop_null()
+        which = pc.sort_indices(stored)
+        stored = stored.take(which)
+        return _keys(stored, stored.to_pylist(), which.to_numpy().astype(np.int64))
+    return _one_by_one(values if array is None else array, leaf, strict, numbered)
+
+
+def _keys(stored: pa.Array, order: list[Any], numbers: Integers) -> Keys:
+    objects = np.empty(len(order), object)
+    objects[:] = order
+    return Keys(stored, objects, hash_array(stored), numbers)
 
 
 def _as_array(values: Any) -> pa.Array | None:
@@ -112,16 +142,21 @@ def _as_array(values: Any) -> pa.Array | None:
         return None
 
 
-def _integers(array: pa.Array, leaf: Leaf) -> Keys:
+def _integers(array: pa.Array, leaf: Leaf, numbered: bool) -> Keys:
     # Keys that the column's type cannot have go before the cast, which would wrap them.
     numbers = array.drop_null().to_numpy(zero_copy_only=False)
     kept = _within_type(numbers, leaf)
-    numbers = np.sort(numbers if kept is None else numbers[kept])
-    differs = numbers[1:] != numbers[:-1]
-    if not differs.all():  # np.unique takes ten times as long
-        numbers = numbers[np.concatenate([[True], differs])]
+    if numbered:
+        which = np.arange(len(numbers)) if kept is None else np.flatnonzero(kept)
+        which = which[np.argsort(numbers[which])]
+        numbers = numbers[which]
+    else:
+        which, numbers = np.empty(0, np.int64), np.sort(numbers if kept is None else numbers[kept])
+        differs = numbers[1:] != numbers[:-1]
+        if not differs.all():  # np.unique takes ten times as long
+            numbers = numbers[np.concatenate([[True], differs])]
     order, stored = _stored_integers(numbers, leaf)
-    return Keys(stored, order, hash_array(stored))
+    return Keys(stored, order, hash_array(stored), which)
 
 
 def _within_type(numbers: NDArray[Any], leaf: Leaf) -> NDArray[np.bool_] | None:
@@ -139,16 +174,19 @@ def _stored_integers(numbers: NDArray[Any], leaf: Leaf) -> tuple[NDArray[Any], p
     return order, pa.array(bits.view(f"<i{width}"))
 
 
-def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
-    probes: dict[bytes, Any] = {}
-    for value in values:
+def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool, numbered: bool) -> Keys:
+    found: list[tuple[Any, bytes, int]] = []
+    for number, value in enumerate(values):
         own = _probes_of(value, leaf, strict)
         if isinstance(own, str):
             return _open(own)
-        probes.update(own)
-    pairs = sorted(probes.items(), key=lambda pair: (pair[1], pair[0]))
-    stored = pa.array([plain for plain, _ in pairs], pa.large_binary())
-    return Keys(stored, _as_objects([order for _, order in pairs]), hash_array(stored))
+        found += [(order, plain, number) for plain, order in own.items()]
+    found.sort()
+    if not numbered:
+        found = list({plain: (order, plain, number) for order, plain, number in found}.values())
+    stored = pa.array([plain for _, plain, _ in found], pa.large_binary())
+    numbers = np.array([number for _, _, number in found], np.int64)
+    return _keys(stored, [order for order, _, _ in found], numbers)
 
 
 def _probes_of(value: Any, leaf: Leaf, strict: bool) -> dict[bytes, Any] | str:
@@ -168,59 +206,7 @@ def _probes_of(value: Any, leaf: Leaf, strict: bool) -> dict[bytes, Any] | str:
 
 
 def _open(reason: str) -> Keys:
-    return Keys(pa.array([], pa.binary()), np.empty(0, object), np.empty(0, np.uint64), True, reason)
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedKeys:
-    """Keys as one column stores them, each with its number among the keys of the call.
-
-    keys     of a column; several may be of one number, as the two zeros are
-    numbers  int64[n]
-    """
-
-    keys: Keys
-    numbers: Integers
-
-
-def numbered_keys(array: pa.Array, leaf: Leaf, first: Leaf) -> NumberedKeys:
-    """Cast keys to a column, and number them; keys that it cannot hold are not among them.
-
-    array  distinct keys, without NULL
-    first  the column in the first file of the data set, where it may have another type
-    Raises RequestError for a key that cannot be compared with the column, or whose meaning for it is not certain.
-    """
-    if not same_type(leaf, first) and not same_kind(leaf, first):
-        differs = f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file"
-        raise RequestError(differs + "; locate keys in files of one type at a time")
-    if leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64) and pa.types.is_integer(array.type):
-        numbers = array.to_numpy(zero_copy_only=False)
-        kept = _within_type(numbers, leaf)
-        which = np.arange(len(numbers)) if kept is None else np.flatnonzero(kept)
-        which = which[np.argsort(numbers[which])]
-        order, stored = _stored_integers(numbers[which], leaf)
-        return NumberedKeys(Keys(stored, order, hash_array(stored)), which)
-    if leaf.physical == BYTE_ARRAY and domain_of(leaf) == "bytes" and has_any_length(array.type):
-        values = array.cast(pa.large_binary())
-        which = pc.sort_indices(values).to_numpy().astype(np.int64)
-        stored = values.take(pa.array(which))
-        return NumberedKeys(Keys(stored, _as_objects(stored.to_pylist()), hash_array(stored)), which)
-    found: list[tuple[Any, bytes, int]] = []
-    for number, value in enumerate(array):
-        own = _probes_of(value, leaf, strict=True)
-        if isinstance(own, str):
-            raise RequestError(f"{leaf.name}: {own}; write such a key in the type of the column")
-        found += [(order, plain, number) for plain, order in own.items()]
-    found.sort()
-    stored = pa.array([plain for _, plain, _ in found], pa.large_binary())
-    numbers = np.array([number for _, _, number in found], np.int64)
-    return NumberedKeys(Keys(stored, _as_objects([order for order, _, _ in found]), hash_array(stored)), numbers)
-
-
-def _as_objects(values: list[Any]) -> NDArray[Any]:
-    order = np.empty(len(values), object)
-    order[:] = values
-    return order
+    return Keys(pa.array([], pa.binary()), np.empty(0, object), np.empty(0, np.uint64), open=True, reason=reason)
 
 
 def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> list[int | None]:
