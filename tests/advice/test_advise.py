@@ -382,6 +382,17 @@ def test_an_absent_value_is_excluded_by_the_bounds_of_constant_row_groups(tmp_pa
     assert holds(column, truth)
 
 
+def test_small_integers_that_all_are_stored_have_no_free_one_near(tmp_path: Path) -> None:
+    """A third of them is in no row group that is decoded: that they are free there is no sign that they are."""
+    rng = np.random.default_rng(2)
+    files = [[pa.array(rng.integers(0, 9000, 300)) for _ in range(300)]]
+    truth = truth_of(files)
+    column = by_name(advise(column_kinds.write(files, tmp_path / "d")))["c"]
+    assert truth.absent < 0.1
+    assert column.absent is not None
+    assert column.absent.row_groups.low < 0.3, "the next free one is behind all row groups, or nearly"
+
+
 @pytest.mark.parametrize("kind", ["zipf 1.3", "mostly one id", "doubling", "ids as floats"])
 def test_the_bytes_that_filters_take_lie_in_their_interval(tmp_path: Path, kind: str) -> None:
     column, _ = promised(tmp_path / "d", kind, 5)

@@ -260,7 +260,7 @@ def none_if_empty(values: Sequence[str]) -> list[str] | None:
 
 
 def filter_options(function: F) -> F:
-    """What filters `add` builds: --spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`."""
+    """The filters that `add` builds: --spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`."""
 
     @functools.wraps(function)
     def joined(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from parquet_bloom.edit.reports import FileReport
 from parquet_bloom.edit.table_commit import FAR_FILES, THROUGH_LOG, Committing, FileWork, SourceChange, change_table
@@ -35,30 +35,12 @@ R = TypeVar("R", bound=FileReport)
 _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
-class Changeable(Protocol):
-    """Files or a table that get new versions.
+class ChangeableFiles:
+    """Files that get new versions, and the place of each one's.
 
     tables  that files must not be changed in
     notes   on tables whose files change all the same
     """
-
-    tables: Tables
-    notes: list[str]
-
-    def snapshot(self) -> Snapshot:
-        """The stored files, as they are now. Raises StorageError, TableFormatError."""
-
-    def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
-        """Work on every file of a snapshot, so that its new versions count.
-
-        work_on  gives the work for the files of one snapshot: this one, or of a table a later one
-        meter    is told of every file
-        Raises as source.results.map_files, for one file alone; of a table as edit.table_commit.change_table.
-        """
-
-
-class ChangeableFiles:
-    """Files, and the place of each one's new version."""
 
     def __init__(self, source: CallSource, output: PathLike | None, how: Writing) -> None:
         """Raises as paths.targets and Tables.change.
@@ -77,11 +59,16 @@ class ChangeableFiles:
         self._dry_run = how.dry_run
 
     def snapshot(self) -> Snapshot:
-        """As Changeable has it."""
+        """The stored files, as they are now. Raises StorageError, TableFormatError."""
         return resolved_files(list(self.outputs.targets)).snapshot
 
     def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
-        """As Changeable has it."""
+        """Work on every file of a snapshot, so that its new versions count.
+
+        work_on  gives the work for the files of one snapshot: this one, or of a table a later one
+        meter    is told of every file
+        Raises as source.results.map_files, for one file alone; of a table as edit.table_commit.change_table.
+        """
         work = work_on(snapshot)
 
         def one(file: TableFile) -> R:
@@ -103,13 +90,16 @@ class ChangeableTable:
         self.notes: list[str] = []
 
     def snapshot(self) -> Snapshot:
-        """As Changeable has it."""
+        """As ChangeableFiles has it."""
         return self.table.snapshot(stored_only=True)
 
     def change(self, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], meter: Meter) -> SourceChange[R]:
-        """As Changeable has it."""
+        """As ChangeableFiles has it."""
         with one_client():
             return change_table(self.table, snapshot, work_on, self.how, meter)
+
+
+Changeable = ChangeableFiles | ChangeableTable
 
 
 def changeable(source: CallSource, output: PathLike | None, how: Writing, commits: Committing | None) -> Changeable:

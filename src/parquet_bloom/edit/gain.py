@@ -22,7 +22,7 @@ the sampled row groups, and some points for what nobody has decoded.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,8 +65,8 @@ class Estimate:
     admitted          the row groups whose bounds admit a present value; held: of those, the ones that hold it
     benefit           `present` as a share of the row groups that hold any value
     one_value         whether all that was looked at is one value
-    counts            (values, fewest and most distinct ones) of each chunk that was looked into
-    samples           of these, in their order
+    samples           of chunks; sampled: of which, in the same order
+    counts            (values, fewest and most distinct ones) of each of these, as far as it is known
     """
 
     chunks: Chunks
@@ -76,16 +76,9 @@ class Estimate:
     held: Interval
     benefit: float
     one_value: bool
-    samples: list[Sample] = field(default_factory=list)
-    sampled: list[int] = field(default_factory=list)
-    _counts: list[tuple[int, int, int]] = field(default_factory=list)
-
-    @property
-    def counts(self) -> list[tuple[int, int, int]]:
-        """(values, fewest and most distinct ones) of each sampled chunk, as far as it is known."""
-        if len(self._counts) != len(self.samples):
-            self._counts = [(sample.whole, *distinct(sample)) for sample in self.samples]
-        return self._counts
+    samples: list[Sample]
+    sampled: list[int]
+    counts: list[tuple[int, int, int]]
 
     def filter_bytes(self, sizing: Sizing, header: int) -> Interval:
         """Bytes of filters on all chunks, each with so many bytes of a header."""
@@ -296,7 +289,6 @@ class _Values:
             off = error / n / whole + margin if one or unseen or parts else 0.0
             return Interval(max(0.0, one - off), one, min(1.0, one + off))
 
-        order = list(self.samples)
         a, v, b = likely.tolist()
         return Estimate(
             self.chunks,
@@ -306,8 +298,9 @@ class _Values:
             share(a - b, errors[0] + errors[2]),
             b / n / n,
             self._is_one_value(),
-            [self.samples[chunk] for chunk in order],
-            order,
+            list(self.samples.values()),
+            list(self.samples),
+            [(sample.whole, *distinct(sample)) for sample in self.samples.values()],
         )
 
     def _is_one_value(self) -> bool:

@@ -199,8 +199,8 @@ class Tables:
     """The tables that contain files of a call, or lie below its folders. Each folder is read once.
 
     found    folder -> its table
-    refuses  who looks wants to read rows: `around` and `join`, which look last, raise TableFormatError for a
-             table, and say that its files are read all the same with this
+    refuses  set where rows will be read: `check_paths` and `join` raise TableFormatError for a table, and say that its
+             files are read all the same with this
     """
 
     def __init__(self, refuses: str = "") -> None:

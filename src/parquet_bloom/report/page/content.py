@@ -289,40 +289,32 @@ class Content:
     engines: EnginesReport
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The request for a page; fields as `write_report` has them."""
+def gather(source: CallSource, output: str, where: Any, count_rows: bool, progress: ProgressCallback | None) -> Content:
+    """Read a data set; parameters as `write_report` has them.
 
-    source: CallSource
-    where: Any
-    count_rows: bool
-    progress: ProgressCallback | None
-
-
-def gather(request: Request, output: str) -> Content:
-    """Read a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
-    source = request.source
+    Raises errors as `advise` and `check` have them, RequestError where output is one of its files.
+    """
     found = source.resolve(refuses=RAW_FILES)
     stored = _stored_files(found)
     files = stored.files
     _refuse_source(files, output)
-    advice = advise_on(stored, source, progress=request.progress)
+    advice = advise_on(stored, source, progress=progress)
     verdicts = matching = None
-    if request.where is not None:
+    if where is not None:
         # A table may change meanwhile: all of a page is of one version of it.
         same: Any = found.snapshot if found.has_log else source
-        verdicts = check(same, request.where, progress=request.progress)
-        matching = count(same, request.where, progress=request.progress) if request.count_rows else None
+        verdicts = check(same, where, progress=progress)
+        matching = count(same, where, progress=progress) if count_rows else None
     some = evenly_spread(files)
     largest = _largest(some)
-    file = inspect([largest], raw_files=True, progress=request.progress).files[0]
+    file = inspect([largest], raw_files=True, progress=progress).files[0]
     with open_logged(largest) as opened:
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
     named = [os.fspath(one) for one in several(paths_of_source(source))]
     return Content(
         named,
-        None if request.where is None else str(request.where),
+        None if where is None else str(where),
         advice,
         verdicts,
         matching,

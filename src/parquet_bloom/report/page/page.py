@@ -19,7 +19,7 @@ from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output, new_target
 from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections
-from parquet_bloom.report.page.content import KINDS, Content, Request, gather, outliers_of, points_of, steps_of
+from parquet_bloom.report.page.content import KINDS, Content, gather, outliers_of, points_of, steps_of
 from parquet_bloom.report.page.markup import (
     MOST_ROWS,
     Child,
@@ -235,8 +235,7 @@ def write_report(
     """
     refuse_unknown("write_report", options, ReadOptions)
     path = new_target(output, overwrite)
-    asked = Request(source_of(source, filesystem, options), where, count_rows, progress)
-    content = gather(asked, path)
+    content = gather(source_of(source, filesystem, options), path, where, count_rows, progress)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:
         out.write(text)
