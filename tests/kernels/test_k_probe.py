@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
 from support.corpus import vector_file
+from support.repeats import by_turns
 
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import k_probe
 from parquet_bloom.kernels.hashes import hash_array
 
-pytestmark = pytest.mark.usefixtures("loops")
+BOTH_LOOPS = pytest.mark.usefixtures("loops")
 
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
 KINDS = {"INT32": "integer", "INT64": "integer", "FLOAT": "float", "DOUBLE": "float", "BYTE_ARRAY": "bytes"}
@@ -55,6 +56,7 @@ def plain(values: pa.Array) -> list[bytes]:
     return [v.encode() if isinstance(v, str) else v for v in values.to_pylist()]
 
 
+@BOTH_LOOPS
 def test_pr_215_bit_for_bit() -> None:
     for vector in vectors("pr215_vectors.json")["vectors"]:
         kind, column = PR215[vector["type"]]
@@ -71,6 +73,7 @@ def test_pr_215_bit_for_bit() -> None:
             assert k_probe.contains_hashes(longs, rule, size[1], hashes).tolist() == [wanted]
 
 
+@BOTH_LOOPS
 def test_guava_bit_for_bit() -> None:
     for vector in vectors("guava_vectors.json")["vectors"]:
         size = k_probe.size_for("guava", vector["n"], vector["fpp"])
@@ -126,6 +129,7 @@ VALUES = {
 }
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("physical", VALUES)
 @settings(max_examples=20, deadline=None)  # the first call compiles
@@ -152,6 +156,7 @@ def test_arrays_and_single_values_are_as_the_text_says(style: Any, physical: str
     assert [k_probe.contains_value(longs, rule, k, naive.plain(v, physical)) for v in asked] == wanted
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize("style", STYLES)
 def test_every_nan_is_one_to_orc_and_hive(style: Any) -> None:
     """Java's doubleToLongBits folds them; Guava hashes the raw bits."""
@@ -163,8 +168,7 @@ def test_every_nan_is_one_to_orc_and_hive(style: Any) -> None:
     assert len({*infinite, int(hashes[0])}) == 5, "nothing else is folded"
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("fpp", [0.2, 0.05, 0.01])
+@pytest.mark.parametrize(("style", "fpp"), by_turns(STYLES, (0.2, 0.05, 0.01)))
 def test_the_rate_is_the_one_asked_for(style: Any, fpp: float) -> None:
     n, probes = 20_000, 200_000
     rng = np.random.default_rng(5)
@@ -208,12 +212,14 @@ def test_no_filter_has_such_a_shape(longs: Any, k: int) -> None:
         k_probe.contains_hashes(longs, rule, k, rule.hash_values(pa.array([b"x"])))
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize("values", [pa.array([1, 2], pa.int16()), pa.array([b"12345678", b"123"])])
 def test_numbers_of_another_width_are_refused(values: pa.Array) -> None:
     with pytest.raises(TypeError, match="only of 4 or 8"):
         hash_array(values, "wang")
 
 
+@BOTH_LOOPS
 def test_nulls_slices_and_dictionaries() -> None:
     values = pa.array([None, b"a", b"bb", None, b"", b"bb"])
     rule = k_probe.KProbeRule("orc", "MURMUR128_32", "bytes")

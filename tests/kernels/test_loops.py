@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.repeats import by_turns
 
 from parquet_bloom.kernels import block, loops, native
 from parquet_bloom.kernels import hashes as plain_hashes
@@ -78,10 +80,12 @@ def hashes_of(n: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("n", EDGES)
-@pytest.mark.parametrize("n_blocks", [1, 2, 4096])  # packed at once, or bit by bit
-@pytest.mark.parametrize("rule", ["mask", "multiply-shift"])
-def test_split_blocks(rule: str, n_blocks: int, n: int) -> None:
+BLOCKS = (1, 2, 4096)  # packed at once, or bit by bit
+
+
+@pytest.mark.parametrize(("case", "rule"), by_turns(product(BLOCKS, EDGES), ("mask", "multiply-shift")))
+def test_split_blocks(case: tuple[int, int], rule: str) -> None:
+    n_blocks, n = case
     hashes = hashes_of(n)
     before = np.random.default_rng(1).integers(0, 2**16, 8 * n_blocks).astype(np.uint32)  # some bits are set already
     wanted, found = before.copy(), before.copy()
