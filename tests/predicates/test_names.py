@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import by_turns
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
@@ -80,16 +81,16 @@ MISFITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", ASK)
-@pytest.mark.parametrize(("text", "reason"), UNKNOWN)
-def test_an_unknown_name_is_one_error(folder: Path, function: str, text: str, reason: str) -> None:
+@pytest.mark.parametrize(("case", "function"), by_turns(UNKNOWN, [*ASK]))
+def test_an_unknown_name_is_one_error(folder: Path, function: str, case: tuple[str, str]) -> None:
+    text, reason = case
     with pytest.raises(UnknownColumnError, match=r"a\.parquet \(the first of 3 files\): " + reason):
         ASK[function](folder, text)
 
 
-@pytest.mark.parametrize("function", ASK)
-@pytest.mark.parametrize(("text", "reason"), MISFITS)
-def test_a_literal_of_another_kind_is_one_error(folder: Path, function: str, text: str, reason: str) -> None:
+@pytest.mark.parametrize(("case", "function"), by_turns(MISFITS, [*ASK]))
+def test_a_literal_of_another_kind_is_one_error(folder: Path, function: str, case: tuple[str, str]) -> None:
+    text, reason = case
     with pytest.raises(RequestError, match=r"a\.parquet \(the first of 3 files\): .*" + reason):
         ASK[function](folder, text)
     with pytest.raises(RequestError, match=r"a\.parquet: column"):
