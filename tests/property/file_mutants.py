@@ -15,15 +15,15 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "addresses of several files are those of one",
             "outline:Outline.base",
             "self.file_of << FILE_BITS",
-            "self.file_of << 5",
-            "search/test_together.py::test_results_are_those_of_each_file_alone",
+            "np.maximum(self.file_of - 1, 0) << FILE_BITS",
+            "search/test_together.py::test_a_filter_answers_for_its_own_file",
         ),
         (
             "joined bounds are the first file's",
             "outlines:join",
             "slots[slot] != NONE, places, 0",
             "slots[slot] != NONE, 0, 0",
-            "format/test_outline.py::test_footers_that_are_walked_together_are_those_of_each_alone",
+            "search/test_together.py::test_footers_that_are_kept",
         ),
     ],
     "filters": [
@@ -39,7 +39,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "asking:_ask_by_loop",
             "is_cut | (replies == ask_kernel.OTHER_HEADER)",
             "is_cut",
-            "search/test_together.py::test_damaged_filters",
+            "filters/test_filter_ranges.py::test_damaged_places",
         ),
     ],
     "search": [
@@ -48,7 +48,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "evidence:masks_of",
             "np.where(no, denied(term, mask), mask)",
             "mask",
-            "keys/test_evidence.py::test_a_value_that_is_nowhere_is_closed_in_all_types",
+            "zones/test_lance_query.py::test_several_columns_meet_in_stretches",
         ),
         (
             "a damaged filter is not named",

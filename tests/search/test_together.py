@@ -119,6 +119,14 @@ def test_each_writer_is_believed_as_far_as_it_can_be(
             assert parquet_bloom.count(paths, predicate) == sum(ids.count(value) for ids in found), predicate
 
 
+def test_a_filter_answers_for_its_own_file(tmp_path: Path, loops: str) -> None:
+    """All files have the same places, so a filter of another one would be read without a sign of it."""
+    paths = [write(tmp_path / f"{i}.parquet", i, groups=2, names="") for i in range(8)]
+    for i, path in enumerate(paths):
+        value = keys(path)[7 * i]
+        assert str(path) in [one for one, _ in parquet_bloom.prune(paths, f"id = {value}")]
+
+
 def test_files_of_two_schema_texts_in_turn(tmp_path: Path, loops: str) -> None:
     """Their columns are the same, so they are decided together; each has its own result."""
 
