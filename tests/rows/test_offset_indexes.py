@@ -105,7 +105,10 @@ def lies(pages: list[PageLocation]) -> Iterator[tuple[str, list[PageLocation]]]:
     yield "a number is missing", none
 
 
-KINDS = [pa.int64(), pa.string(), pa.list_(pa.int32()), pa.list_(pa.list_(pa.string())), pa.struct([("a", pa.int8())])]
+KINDS = [
+    pa.int64(), pa.string(), pa.list_(pa.int32()), pa.list_(pa.list_(pa.string())), pa.struct([("a", pa.int8())]),
+    pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -168,6 +171,35 @@ def test_lists_are_read_by_pages(tmp_path: Path, version: str) -> None:
     with pytest.raises(OSError, match=r"zstd|ZSTD|decompress"):
         pq.read_table(path)
     same(parquet_bloom.read_table(path, in_keys(keys)), truth)
+
+
+STRUCTS = [
+    pa.struct([("a", pa.int64()), ("b", pa.string())]),
+    pa.struct(
+        [("a", pa.struct([("x", pa.int8()), ("y", pa.string())])), ("b", pa.list_(pa.int32())), ("c", pa.date32())]
+    ),
+    pa.list_(pa.struct([("a", pa.int8()), ("b", pa.string())])),
+    pa.large_list(pa.struct([("a", pa.int8()), ("b", pa.string())])),
+    pa.struct([("a", pa.dictionary(pa.int32(), pa.string())), ("b", pa.large_string()), ("c", pa.duration("s"))]),
+    pa.struct([("l", pa.list_(pa.struct([("a", pa.int8()), ("b", pa.string())]))), ("b", pa.binary(7))]),
+]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_structs_are_read_by_the_pages_of_their_leaves(tmp_path: Path, version: str) -> None:
+    table = table_of(STRUCTS)
+    path = written(
+        table, tmp_path / "a.parquet", compression="zstd", write_page_index=True, data_page_version=version,
+        use_dictionary=version == "2.0", data_page_size=100,
+    )  # fmt: skip
+    whole = pq.read_table(path)
+    for seed in range(8):
+        same(parquet_bloom.read_table(path, in_keys(wanted(seed))), rows_of(whole, wanted(seed)))
+    keys = [7, 8, 430, 1001]
+    assert garbage(path, keys) > 100
+    with pytest.raises(OSError, match=r"zstd|ZSTD|decompress|corrupted"):
+        pq.read_table(path)
+    same(parquet_bloom.read_table(path, in_keys(keys)), rows_of(whole, keys))
 
 
 def test_every_type_by_indexes(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def indexed_places(outline: Outline, row_group: int, leaf: Leaf, data: bytes) ->
     if (np.append(offsets[1:], stop) != offsets + lengths).any():
         return None
     stops = np.append(firsts[1:], rows)
-    if firsts[0] != 0 or (stops < firsts).any():
+    if firsts[0] != 0 or (stops <= firsts).any():  # a page without rows would be nobody's: it is never read
         return None
     dictionary = (start, first - start) if first > start else (0, 0)
     return PagePlaces(dictionary, table[:, :2], np.stack([firsts, stops], axis=1), None)

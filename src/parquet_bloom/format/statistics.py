@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from parquet_bloom._thrift.parquet.ttypes import ColumnIndex
 from parquet_bloom.format.footer import Footer, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.repairs import statistics_writer
@@ -152,16 +153,60 @@ def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
         return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
     low, has_low, high, has_high = bounds
     some_value = some_value | has_low | has_high  # they are bounds of values, whatever null_count says
-    # 3. Bounds that contradict something are none: of unsound chunks, with a NaN, or the lower above the upper. NaN is
-    # the one value that differs from itself.
-    has_low, has_high = has_low & sound, has_high & sound
+    # 3. Bounds that contradict something are none: of unsound chunks, with a NaN, or the lower above the upper.
+    good = sound & ~_spoilt(low, has_low & sound, high, has_high & sound, domain)
+    return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & good, has_high & good)
+
+
+def _spoilt(
+    low: NDArray[Any],
+    has_low: NDArray[np.bool_],
+    high: NDArray[Any],
+    has_high: NDArray[np.bool_],
+    domain: Domain | None,
+) -> NDArray[np.bool_]:
+    """Find bounds of which one is a NaN, the one value that differs from itself, or the lower is above the upper."""
     both = has_low & has_high
     if domain == "float":  # one NaN spoils both
         spoilt = (has_low & (low != low)) | (has_high & (high != high))
     else:
-        spoilt = np.zeros(n, bool)
+        spoilt = np.zeros(len(both), bool)
     spoilt[both] |= (low[both] > high[both]).astype(bool)
-    return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
+    found: NDArray[np.bool_] = spoilt
+    return found
+
+
+def page_statistics(
+    outline: Outline, leaf: Leaf, index: ColumnIndex, rows: NDArray[np.int64]
+) -> ColumnStatistics | None:
+    """The statistics of the pages of a column that is not repeated, by its column index, as of row groups.
+
+    rows  int64[n]: of each page
+    None where the index has another number of pages. A proof that the footer is right (format.repairs) proves nothing
+    of page indexes: the file's writer counts here.
+    """
+    n = len(rows)
+    lists = [index.null_pages, index.min_values, index.max_values]
+    counts = [one for one in (index.null_counts, index.nan_counts) if one is not None]
+    if leaf.repeated or any(one is None or len(one) != n for one in (*lists, *counts)):
+        return None
+    writer, empty = outline.created_by, np.array(index.null_pages, bool)
+    nulls = np.full(n, NONE) if index.null_counts is None else np.array(index.null_counts, np.int64)
+    counted = (nulls >= 0) & (nulls <= rows) & (empty == (nulls == rows))
+    few, many = is_wrong(writer, leaf, "few nulls"), is_wrong(writer, leaf, "many nulls")
+    sound = ~empty if not leaf.optional else np.ones(n, bool)
+    some_null = ~counted | (nulls > 0) | few if leaf.optional else ~sound
+    some_value = ~empty | many | ~sound | ((nulls != NONE) & ~counted)
+    nan_free = np.ones(n, bool)
+    if leaf.float_bits:
+        nan_free = np.zeros(n, bool) if index.nan_counts is None else np.array(index.nan_counts, np.int64) == 0
+    domain = domain_of(leaf) if has_order(outline, leaf) and not is_wrong(writer, leaf, "bounds") else None
+    if domain is None:
+        unknown, nothing = np.zeros(n, bool), np.zeros(n, np.int64)
+        return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    (low, has_low), (high, has_high) = (_decode_list(one, leaf, domain) for one in (index.min_values, index.max_values))
+    good = ~empty & sound & ~_spoilt(low, has_low, high, has_high, domain)
+    return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & good, has_high & good)
 
 
 def _stored_bounds(
@@ -230,10 +275,14 @@ def decode_bounds(stated: Sequence[bytes | None], leaf: Leaf, domain: Domain) ->
     """Bounds as Python values in the column's order; None for one that is missing, or cannot be one of this column."""
     if not stated:
         return []
+    values, has = _decode_list(stated, leaf, domain)
+    return [value if known else None for value, known in zip(values.tolist(), has.tolist(), strict=True)]
+
+
+def _decode_list(stated: Sequence[bytes | None], leaf: Leaf, domain: Domain) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     lengths = np.array([0 if one is None else len(one) for one in stated], np.int64)
     at = np.where([one is None for one in stated], NONE, np.cumsum(lengths) - lengths)
-    values, has = _decode(b"".join(one or b"" for one in stated), at, lengths, leaf, domain)
-    return [value if known else None for value, known in zip(values.tolist(), has.tolist(), strict=True)]
+    return _decode(b"".join(one or b"" for one in stated), at, lengths, leaf, domain)
 
 
 _DTYPES = {BOOLEAN: "u1", INT32: "<i4", INT64: "<i8", FLOAT: "<f4", DOUBLE: "<f8"}

@@ -180,7 +180,7 @@ def dataset_schema(schema: pa.Schema, outlines: Iterable[Outline]) -> pa.Schema:
 
 def _with_dictionaries(schema: pa.Schema) -> set[str]:
     """The columns with a dictionary at some depth."""
-    return {field.name for field in schema if any(map(_T.is_dictionary, _leaves(field.type)))}
+    return {field.name for field in schema if any(map(_T.is_dictionary, leaf_types(field.type)))}
 
 
 def format_for(outline: Outline, schema: pa.Schema, *, of_table: bool, filtered: bool) -> ds.ParquetFileFormat:
@@ -243,19 +243,19 @@ def viewed_leaves(outline: Outline) -> tuple[Leaf, ...]:
 @lru_cache(64)
 def _views(text: str) -> tuple[tuple[int, ...], int]:
     """The leaves of an Arrow schema that are views, counted in its order, and the number of all leaves."""
-    leaves = [leaf for field in _decoded(text) or () for leaf in _leaves(field.type)]
+    leaves = [leaf for field in _decoded(text) or () for leaf in leaf_types(field.type)]
     return tuple(i for i, one in enumerate(leaves) if is_view(one)), len(leaves)
 
 
-def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
     """The types of the columns that Parquet makes of an Arrow type, in order."""
     if isinstance(kind, pa.BaseExtensionType):
         inner = kind.storage_type
-        for leaf in _leaves(inner):  # an extension of views stays what it is
+        for leaf in leaf_types(inner):  # an extension of views stays what it is
             yield kind if leaf == inner else leaf
     elif (inside := fields_of(kind)) or _T.is_struct(kind):
         for field in inside:
-            yield from _leaves(field.type)
+            yield from leaf_types(field.type)
     else:
         yield kind
 

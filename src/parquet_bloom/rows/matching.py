@@ -1,8 +1,11 @@
 """The rows that match: the predicate's columns first, of the other columns only what holds a row that matches.
 
-    row groups that can match -> the predicate's columns -> filter -> no row: nothing else is read
-                                                                   -> few rows: of other columns the pages with these
-                                                                   -> many: the other columns whole
+    row groups that can match -> pages whose bounds exclude no match -> the predicate's columns -> filter
+        -> no row: nothing else is read
+        -> few rows: of other columns the pages with these
+        -> many: the other columns whole
+
+Of a predicate that is an AND the columns of its most selective part go first (`scan` chooses it), then its others.
 
 The rule of cost. A row group goes this way if its other columns have _LEAST bytes, and as many as the predicate's
 columns: a second read costs about a millisecond. As soon as one has many rows that match, the next ones are read at
@@ -12,12 +15,12 @@ one of them has few such rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +28,17 @@ import pyarrow as pa
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
 from parquet_bloom.rows.layouts import path_of
+from parquet_bloom.rows.nested import leaves_by_column
+from parquet_bloom.rows.pages import Ahead
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
-from parquet_bloom.rows.source_rows import NUMBER, SourceRows
+from parquet_bloom.rows.source_rows import NUMBER, RowGroups
 from parquet_bloom.search.results import FileResult
+from parquet_bloom.storage.remote import side_by_side
 
 _LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed
 _MANY = 16  # one row of so many, or more
 _STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
+_TOGETHER = 256  # row groups of which rows are chosen at a time
 _AT_ONCE = 64 << 20  # bytes of the predicate's columns, of several row groups, that are read before any other ones
 
 
@@ -51,7 +58,8 @@ class _Piece:
     """One row group of a file.
 
     first   whether the predicate's columns are read first
-    size    bytes of these columns, compressed
+    large   whether it is worth to choose rows before all columns are read
+    size    bytes of the predicate's columns, compressed
     wanted  the only rows of it that can match; None: any
     """
 
@@ -59,6 +67,7 @@ class _Piece:
     group: int
     rows: int
     first: bool
+    large: bool
     size: int
     wanted: RowSelection | None = None
 
@@ -72,16 +81,16 @@ class Reading:
 
     rows    of the source
     names   of the columns, as SourceRows.batches has them, a filter's among them
-    wanted  gives the only rows of a row group that can match; None: any
+    wanted  gives the only rows of row groups of a file that can match, by row group; any of the others
     passed  is called with a number of rows, of all that are not filtered yet, as the reading goes on
     """
 
     def __init__(
         self,
-        rows: SourceRows,
+        rows: RowGroups,
         names: Sequence[str] | None,
         batch_rows: int | None,
-        wanted: Callable[[FileResult, int], RowSelection | None],
+        wanted: Callable[[FileResult, Sequence[int]], Mapping[int, RowSelection]],
         passed: Callable[[int], object] = lambda rows: None,
     ) -> None:
         self._rows, self._names, self._batch_rows = rows, names, batch_rows
@@ -96,22 +105,33 @@ class Reading:
 
     def candidates(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """All rows that can match."""
-        for single, some in groupby(self._pieces(parts, ()), lambda piece: piece.wanted is not None):
-            if not single:
-                yield from self._rows.batches(_parts(list(some)), self._names, self._batch_rows)
-                continue
-            for piece in some:
-                assert piece.wanted is not None
-                for _, columns in self._at(piece, self._every, piece.wanted.positions()):
-                    table = pa.Table.from_arrays([columns[name] for name in self._every], schema=self._schema)
-                    yield from table.to_batches(self._batch_rows)
+        pieces = list(self._pieces(parts, ()))
+        for start in range(0, len(pieces), _TOGETHER):
+            for single, some in groupby(
+                self._chosen(pieces[start : start + _TOGETHER]), lambda one: one.wanted is not None
+            ):
+                if not single:
+                    yield from self._rows.batches(_parts(list(some)), self._names, self._batch_rows)
+                    continue
+                for piece in some:
+                    assert piece.wanted is not None
+                    for _, columns in self._at(piece, self._every, piece.wanted.positions()):
+                        table = pa.Table.from_arrays([columns[name] for name in self._every], schema=self._schema)
+                        yield from table.to_batches(self._batch_rows)
 
-    def matching(self, parts: Sequence[FilePart], keep: Filter) -> Iterator[pa.RecordBatch]:
-        """The rows that match."""
+    def matching(
+        self, parts: Sequence[FilePart], keep: Filter, sooner: Filter | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that match.
+
+        sooner  a filter of fewer columns that they all pass too, and few others
+        """
         columns = list(dict.fromkeys(keep.columns or ()))
         fields = {path_of(name, self._rows.schema)[0] for name in self._every if name not in columns}
         # A field of a struct that the filter needs, too: the struct is read once.
-        first = columns if self._takes and set(columns) <= set(self._every) and not fields & set(columns) else []
+        whole = self._takes and set(columns) <= set(self._every) and not fields & set(columns)
+        filters = [keep] if sooner is None else [sooner, keep]
+        first = list(dict.fromkeys(filters[0].columns or ())) if whole and columns else []
         pieces = list(self._pieces(parts, first))
         at, run = 0, 1  # run: how many pieces are read at a time
         many = False
@@ -124,7 +144,7 @@ class Reading:
                     break
                 stop += 1
             some, found = pieces[at:stop], 0
-            for batch in self._by_columns(some, first, keep) if by_columns else self._at_once(some, keep):
+            for batch in self._by_columns(some, first, filters) if by_columns else self._at_once(some, keep):
                 found += batch.num_rows
                 yield batch
             if pieces[at].first:
@@ -141,16 +161,34 @@ class Reading:
             stored = [self._rows.stored(file, names) for names in (first, later)]
             least = _LEAST if file.file.is_local else _LEAST_REMOTE
             for group in groups:
-                wanted = self._wanted(file, group) if self._takes else None
-                own = 0
-                by_columns = bool(first and later) and decision.outcomes[group] != TRUE
-                if by_columns or wanted is not None:
+                own = others = 0
+                some = self._takes and decision.outcomes[group] != TRUE
+                if some:
                     own, others = (
                         sum(max(0, length) for _, length in chunk_ranges(outline, [group], names)) for names in stored
                     )
-                    by_columns = by_columns and others >= max(own, least)
-                    wanted = wanted if own + others >= least else None
-                yield _Piece(file, group, int(outline.rows[group]), by_columns, own, wanted)
+                by_columns = bool(first and later) and others >= max(own, least)
+                yield _Piece(file, group, int(outline.rows[group]), by_columns, some and own + others >= least, own)
+
+    def _chosen(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+        """The pieces, large ones with the only rows that can match; none of those without such a row."""
+        large = {
+            id(piece.file): (piece.file, [one.group for one in pieces if one.file is piece.file and one.large])
+            for piece in pieces
+            if piece.large
+        }
+        files = [file for file, _ in large.values()]
+        local = all(file.file.is_local for file in files)
+        chosen = (map if local else side_by_side)(lambda file: self._wanted(*large[id(file)]), files)
+        wanted = dict(zip(large, chosen, strict=True))
+        for piece in pieces:
+            rows = wanted.get(id(piece.file), {}).get(piece.group) if piece.large else None
+            if rows is None:
+                yield piece
+            elif rows.count:
+                yield replace(piece, wanted=rows)
+            else:
+                self._passed(piece.rows)
 
     def _at_once(self, pieces: Sequence[_Piece], keep: Filter) -> Iterator[pa.RecordBatch]:
         """The rows that match: all columns are read together."""
@@ -160,18 +198,46 @@ class Reading:
             if kept.num_rows:
                 yield kept
 
-    def _by_columns(self, pieces: Sequence[_Piece], first: list[str], keep: Filter) -> Iterator[pa.RecordBatch]:
+    def _by_columns(
+        self, pieces: Sequence[_Piece], first: list[str], filters: Sequence[Filter]
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that match: the predicate's columns are read first."""
-        for piece, kept in self._kept(pieces, first, keep):
-            if kept:
-                yield from self._with_others(piece, pa.Table.from_batches(kept))
+        ahead = self._ahead(pieces, first)
+        for piece, batches in self._kept(pieces, first, filters[0]):
+            ahead.wait()
+            kept = pa.Table.from_batches(batches) if batches else None
+            for keep in filters[1:]:
+                if kept is not None:
+                    columns = [*dict.fromkeys([*kept.column_names[:-1], *(keep.columns or ())])]
+                    wider = self._widened(piece, kept, columns)
+                    found = [
+                        one for table in wider for batch in table.to_batches() if len(one := keep.filter_batch(batch))
+                    ]
+                    kept = pa.Table.from_batches(found) if found else None
+            if kept is not None:
+                for table in self._widened(piece, kept, self._every):
+                    yield from table.drop_columns([NUMBER]).to_batches(self._batch_rows)
             self._passed(piece.rows)
+
+    def _ahead(self, pieces: Sequence[_Piece], first: Sequence[str]) -> Ahead:
+        """Begin to read the offset indexes of the other columns, of files on other storages."""
+        ahead = Ahead()
+        later = [name for name in self._every if name not in first]
+        for file, groups in _parts(pieces):
+            source = self._rows.opened.get(id(file.file))
+            if source is not None and source.is_remote and file.outline is not None:
+                stored = self._rows.stored(file, later)
+                leaves = [
+                    one for name, some in leaves_by_column(file.outline).items() if name in stored for one in some
+                ]
+                ahead.read(source, file.outline, groups, leaves)
+        return ahead
 
     def _kept(
         self, pieces: Sequence[_Piece], first: list[str], keep: Filter
     ) -> Iterator[tuple[_Piece, list[pa.RecordBatch]]]:
-        """The predicate's columns of the rows that match, the last one their positions in the row group."""
-        for single, some in groupby(pieces, lambda piece: piece.wanted is not None):
+        """The first columns of the rows that a filter keeps, the last one their positions in the row group."""
+        for single, some in groupby(self._chosen(pieces), lambda piece: piece.wanted is not None):
             if not single:
                 yield from self._kept_of(list(some), first, keep)
                 continue
@@ -179,11 +245,15 @@ class Reading:
                 assert piece.wanted is not None
                 kept = []
                 for positions, columns in self._at(piece, first, piece.wanted.positions()):
-                    schema = self._rows.projected(first).append(pa.field(NUMBER, pa.int64()))
-                    arrays = [*(columns[name] for name in first), pa.chunked_array([positions])]
-                    batches = map(keep.filter_batch, pa.Table.from_arrays(arrays, schema=schema).to_batches())
-                    kept += [batch for batch in batches if batch.num_rows]
-                yield piece, kept
+                    kept += [
+                        keep.filter_batch(batch) for batch in self._numbered(first, columns, positions).to_batches()
+                    ]
+                yield piece, [batch for batch in kept if batch.num_rows]
+
+    def _numbered(self, names: Sequence[str], columns: Mapping[str, Any], positions: Positions) -> pa.Table:
+        """Columns, and the positions of their rows as the last one."""
+        schema = self._rows.projected(names).append(pa.field(NUMBER, pa.int64()))
+        return pa.Table.from_arrays([*(columns[name] for name in names), pa.chunked_array([positions])], schema=schema)
 
     def _kept_of(
         self, pieces: list[_Piece], first: list[str], keep: Filter
@@ -203,16 +273,19 @@ class Reading:
                     found[at].append(kept.set_column(len(first), NUMBER, positions))
         yield from zip(pieces, found, strict=True)
 
-    def _with_others(self, piece: _Piece, kept: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group that match, with the columns that the filter does not need."""
-        later = [name for name in self._every if name not in kept.column_names]
+    def _widened(self, piece: _Piece, kept: pa.Table, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Rows of a row group with more columns, stretch by stretch.
+
+        kept   some columns, the last one their positions
+        names  all columns, in the order in which they are wanted; the positions stay the last
+        """
+        later = [name for name in names if name not in kept.column_names]
+        positions = kept.column(NUMBER).to_numpy()
         before = 0
-        for positions, others in self._at(piece, later, kept.column(NUMBER).to_numpy()):
-            part = kept.slice(before, len(positions))
-            columns = [others[name] if name in others else part.column(name) for name in self._every]
-            table = pa.Table.from_arrays(columns, schema=self._schema)
-            yield from table.to_batches(self._batch_rows)
-            before += len(positions)
+        for some, others in self._at(piece, later, positions) if later else [(positions, {})]:
+            part = kept.slice(before, len(some))
+            yield self._numbered(names, {name: part.column(name) for name in part.column_names} | others, some)
+            before += len(some)
 
     def _at(
         self, piece: _Piece, names: Sequence[str], positions: Positions

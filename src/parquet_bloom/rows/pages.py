@@ -86,27 +86,32 @@ class ColumnPages:
         offset, length = self.places.pages[-1].tolist()
         return (0, 0) if self.places.heads is not None else (offset, min(length, _LONG_HEADER))
 
-    def heads(self, bodies: Sequence[bytes], last: bytes) -> list[PageHead] | None:
+    @property
+    def starts(self) -> list[Range]:
+        """The ranges of the pages' headers, as far as these are read."""
+        return [(at, min(length, _LONG_HEADER)) for at, length in self.places.pages[self.chosen].tolist()]
+
+    def starts_in(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """The bytes of `starts` in those of `spans`."""
+        body = b"".join(bodies) if len(bodies) > 1 else bodies[0]
+        lengths = self.places.pages[self.chosen, 1]
+        at = (np.cumsum(lengths) - lengths).tolist()
+        return [body[start : start + length] for start, (_, length) in zip(at, self.starts, strict=True)]
+
+    def heads(self, starts: Sequence[bytes], last: bytes) -> list[PageHead] | None:
         """The header of each page; None where one says something else than the offset index.
 
-        bodies  of `spans`
-        last    of `last`: where a page before has other rows than the index says, the last one has too
+        last  bytes of `last`: where a page before has other rows than the index says, the last one has too
         """
         known = self.places.heads
         if known is not None:
             return [known[page] for page in self.chosen.tolist()]
-        if not self.places.agrees(self.of_pages - 1, _head(last), self.leaf.repeated):
+        numbers = [*self.chosen.tolist(), self.of_pages - 1]
+        heads = [_head(data[:_HEADER_BYTES]) or _head(data) for data in (*starts, last)]
+        repeated = self.leaf.repeated
+        if not all(self.places.agrees(page, head, repeated) for page, head in zip(numbers, heads, strict=True)):
             return None
-        body, at = b"".join(bodies) if len(bodies) > 1 else bodies[0], 0
-        heads = []
-        for page in self.chosen.tolist():
-            end = at + int(self.places.pages[page, 1])
-            head = _head(body[at : min(end, at + _HEADER_BYTES)]) or _head(body[at:end])
-            if head is None or not self.places.agrees(page, head, self.leaf.repeated):
-                return None
-            heads.append(head)
-            at = end
-        return heads
+        return [head for head in heads[:-1] if head is not None]
 
 
 def is_dictionary(data: bytes) -> bool:
@@ -157,6 +162,12 @@ def read_indexes(source: OpenFile, outline: Outline, row_groups: Sequence[int], 
             disbelieve(source, outline, group, leaf)
 
 
+def places_of(outline: Outline, row_group: int, leaf: Leaf) -> PagePlaces | None:
+    """The places of a chunk's pages, if they are known."""
+    kept = _kept(outline, row_group, leaf.index)
+    return kept[-1] if kept else None
+
+
 class Ahead:
     """Offset indexes that are being read, while other things are."""
 
@@ -186,7 +197,7 @@ def pages_of(
     kept = _kept(outline, row_group, leaf.index)
     if not kept and not source.is_remote:
         kept.append(walked_places(source, outline, row_group, leaf))
-    places = kept[-1] if kept else None
+    places = places_of(outline, row_group, leaf)
     if places is None or wanted.stop > outline.rows[row_group]:
         return None
     start, stop = (int(ends[row_group, leaf.index]) for ends in extents(outline))
@@ -195,3 +206,15 @@ def pages_of(
         met[-1] = True
     chosen = np.flatnonzero(met)
     return ColumnPages(leaf, places, chosen, stop - start)
+
+
+def confirmed(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf, wanted: RowSelection) -> bool:
+    """Whether the headers of the pages that have some rows agree with their places. Raises as pages_of."""
+    pages = pages_of(source, outline, row_group, leaf, wanted)
+    if pages is None or pages.places.heads is not None:
+        return pages is not None
+    *starts, last = source.read_ranges([*pages.starts, pages.last])
+    if pages.heads(starts, last) is not None:
+        return True
+    disbelieve(source, outline, row_group, leaf)
+    return False

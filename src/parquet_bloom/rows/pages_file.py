@@ -15,9 +15,9 @@ Source: parquet.thrift, FileMetaData and ColumnChunk.
 from __future__ import annotations
 
 import base64
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,11 +36,12 @@ from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.format import compact
 from parquet_bloom.format.arrow_types import arrows_own, entries_of
 from parquet_bloom.format.compact import PageHead
-from parquet_bloom.format.footer import MAGIC, derived
+from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.fetched import FilePart
-from parquet_bloom.rows.layouts import SCHEMA_KEY, own_leaves, stored_schema
+from parquet_bloom.rows.layouts import SCHEMA_KEY
+from parquet_bloom.rows.nested import arrow_field, elements_of, leaves_by_column, put_together
 from parquet_bloom.rows.pages import (
     ColumnPages,
     disbelieve,
@@ -50,8 +51,7 @@ from parquet_bloom.rows.pages import (
     read_indexes,
 )
 from parquet_bloom.rows.selection import RowSelection, taken
-from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_same, version_of
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_as_searched
 from parquet_bloom.storage.open_file import REMOTE_GAP, OpenFile
 
 _LARGE = 1 << 20  # bytes of a chunk; of a smaller one all pages may be read
@@ -72,7 +72,7 @@ class PagesRead:
         self.bytes_left += pages.of_bytes - n_bytes
 
 
-Reader = Callable[[pa.Buffer, list[str]], Sequence[pa.ChunkedArray]]
+Reader = Callable[[pa.Buffer, list[str], bool], Sequence[pa.ChunkedArray]]
 
 
 def columns_at(
@@ -82,56 +82,42 @@ def columns_at(
     read: Reader,
     counts: PagesRead,
     opened: Mapping[int, OpenFile],
-    constant: Sequence[str] = (),
 ) -> dict[str, pa.ChunkedArray]:
     """Some rows of the one row group of a part, of those columns that are read by pages.
 
-    names     of the file's columns; the others are missing in what this returns
-    read      decodes columns, by their names, of a Parquet file in memory
-    counts    counts the pages
-    opened    files that are open, by id(DataFile)
-    constant  further columns that `read` gives, which have one value in all rows
+    names   of the file's columns; the others are missing in what this returns
+    read    decodes columns, by their names, of a Parquet file in memory: whole ones in their type, or, where the last
+            argument is True, parts of columns as they are stored
+    counts  counts the pages
+    opened  files that are open, by id(DataFile)
     Raises DamagedFileError, FileChangedError, StorageError, and what `read` raises.
     """
     file, (group,) = part
     outline = file.outline
     assert outline is not None
-    leaves = [leaf for name, leaf in single_leaves(outline).items() if name in names]
-    found: dict[str, pa.ChunkedArray] = {}
-    if not leaves or (not file.file.is_local and not any(has_offset_index(outline, group, leaf) for leaf in leaves)):
-        return found
-    with _opened(file, opened) as source:
-        read_indexes(source, outline, [group], leaves)
-        for one in _files(source, outline, group, leaves, wanted):
+    columns = {name: leaves for name, leaves in leaves_by_column(outline).items() if name in names}
+    if not file.file.is_local:
+        columns = {n: some for n, some in columns.items() if all(has_offset_index(outline, group, one) for one in some)}
+    if not columns:
+        return {}
+    parts: dict[str, list[pa.ChunkedArray]] = {name: [] for name in columns}
+    with opened_as_searched(file, opened) as source:
+        read_indexes(source, outline, [group], [leaf for leaves in columns.values() for leaf in leaves])
+        for one in _files(source, outline, group, list(columns.values()), wanted):
             own = [column.pages.leaf.path[0] for column in one.columns]
-            with suppress(*PYARROW_ERRORS) if one.columns[0].is_doubtful else nullcontext():
-                columns = read(one.data, [*own, *constant])
-                if all(body.fits(column) for body, column in zip(one.columns, columns, strict=False)):
-                    for name, body, column in zip(own, one.columns, columns, strict=False):
-                        found[name] = wanted_of(column, body.pages, wanted)
+            doubtful = one.columns[0].is_doubtful
+            with suppress(*PYARROW_ERRORS) if doubtful else nullcontext():
+                decoded = read(one.data, own, len(columns[own[0]]) > 1)
+                if all(body.fits(column) for body, column in zip(one.columns, decoded, strict=True)):
+                    for name, body, column in zip(own, one.columns, decoded, strict=True):
+                        parts[name].append(wanted_of(column, body.pages, wanted))
                         counts.add(body.pages, body.of_bytes)
-                    n = wanted.count
-                    found |= {
-                        name: column.slice(0, n) for name, column in zip(constant, columns[len(own) :], strict=True)
-                    }
-                    constant = ()
                     continue
-            if not one.columns[0].is_doubtful:
-                text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(columns[0])}"
+            if not doubtful:
+                text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(decoded[0])}"
                 raise DamagedFileError(source.path, text)
             disbelieve(source, outline, group, one.columns[0].pages.leaf)
-    return found
-
-
-@contextmanager
-def _opened(file: FileResult, opened: Mapping[int, OpenFile]) -> Iterator[OpenFile]:
-    """The file as it was searched."""
-    kept = opened.get(id(file.file))
-    with opened_same(version_of(file)) if kept is None else nullcontext(kept) as source:
-        source.size = file.size  # where the footer ends, in one whose append was cut short
-        if not (source.is_of_one_version or source.is_whole_in_memory):
-            file.of_one_version = False
-        yield source
+    return {name: put_together(some) for name, some in parts.items() if len(some) == len(columns[name])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +168,18 @@ class _PagesFile:
 
 
 def _files(
-    source: OpenFile, outline: Outline, row_group: int, leaves: Sequence[Leaf], wanted: RowSelection
+    source: OpenFile, outline: Outline, row_group: int, columns: Sequence[Sequence[Leaf]], wanted: RowSelection
 ) -> Iterator[_PagesFile]:
-    """Read pages of a row group, as few files as possible. Raises DamagedFileError, StorageError."""
-    bodies = _bodies(source, outline, row_group, leaves, wanted)
-    sure = [body for body in bodies if not body.is_doubtful]
-    by_rows = [[one for one in sure if one.pages.n_rows == n] for n in dict.fromkeys(one.pages.n_rows for one in sure)]
-    for some in [*by_rows, *([one] for one in bodies if one.is_doubtful)]:
-        rows = some[0].pages.n_rows
+    """Read pages of a row group, as few files as possible, in the order of leaves. Raises as columns_at.
+
+    columns  the leaves of each; a file has one leaf of a column at most
+    """
+    nth = {leaf.index: n if len(leaves) > 1 else -1 for leaves in columns for n, leaf in enumerate(leaves)}
+    bodies: dict[tuple[int, ...], list[_Body]] = {}
+    for body in _bodies(source, outline, row_group, columns, wanted):
+        index = body.pages.leaf.index
+        bodies.setdefault((nth[index], body.pages.n_rows, index if body.is_doubtful else -1), []).append(body)
+    for (_, rows, _), some in sorted(bodies.items(), key=lambda item: item[0]):
         footer = compact.encode(_metadata(outline, row_group, some, rows))
         parts = [part for body in some for part in (body.dictionary, *body.parts)]
         data = arrows_own(MAGIC, *parts, footer, len(footer).to_bytes(4, "little"), MAGIC)
@@ -197,27 +187,30 @@ def _files(
 
 
 def _bodies(
-    source: OpenFile, outline: Outline, row_group: int, leaves: Sequence[Leaf], wanted: RowSelection
+    source: OpenFile, outline: Outline, row_group: int, columns: Sequence[Sequence[Leaf]], wanted: RowSelection
 ) -> list[_Body]:
     """The pages that hold rows, of those columns that are read by pages, in the order of the schema.
 
     Pages first, then the dictionaries that their headers ask for: a dictionary has up to a megabyte, and most pages of
     numbers need none. Small ones come with the pages.
     """
-    some = [pages_of(source, outline, row_group, leaf, wanted) for leaf in leaves]
-    chosen = [one for one in some if one is not None and (one.of_bytes < _LARGE or 2 * one.n_bytes < one.of_bytes)]
+    chosen = []
+    for leaves in columns:
+        pages = [pages_of(source, outline, row_group, leaf, wanted) for leaf in leaves]
+        some = [one for one in pages if one is not None and (one.of_bytes < _LARGE or 2 * one.n_bytes < one.of_bytes)]
+        chosen += some if len(some) == len(leaves) else []
     early = [one.places.dictionary if one.places.dictionary[1] <= REMOTE_GAP else (0, 0) for one in chosen]
     spans = [one.spans for one in chosen]
     wants = [span for one, small, own in zip(chosen, early, spans, strict=True) for span in (small, one.last, *own)]
     answers = iter(source.read_ranges(wants))
     found: list[tuple[ColumnPages, list[PageHead], bytes, list[bytes]]] = []
-    doubted = []
+    doubted: list[Sequence[Leaf]] = []
     for one, own in zip(chosen, spans, strict=True):
         dictionary, last, *parts = [next(answers) for _ in range(2 + len(own))]
-        heads = one.heads(parts, last)
+        heads = one.heads(one.starts_in(parts), last)
         if heads is None:
             disbelieve(source, outline, row_group, one.leaf)
-            doubted.append(one.leaf)
+            doubted.append([one.leaf])
         else:
             found.append((one, heads, dictionary, parts))
     late = [
@@ -229,7 +222,7 @@ def _bodies(
         needed = (dictionary or more) if any(head.by_dictionary for head in heads) else b""
         if needed and not is_dictionary(needed):
             disbelieve(source, outline, row_group, one.leaf)
-            doubted.append(one.leaf)
+            doubted.append([one.leaf])
         else:
             bodies.append(_Body(one, heads, needed, parts))
     if doubted:
@@ -256,19 +249,20 @@ def wanted_of(column: pa.ChunkedArray, pages: ColumnPages, wanted: RowSelection)
 
 
 def _metadata(outline: Outline, row_group: int, columns: Sequence[_Body], rows: int) -> FileMetaData:
-    elements, tops = outline.metadata.schema, _tops(outline)
-    schema = [SchemaElement(name=elements[0].name, num_children=len(columns))]
+    schema = [SchemaElement(name=outline.metadata.schema[0].name, num_children=len(columns))]
     chunks = []
     at = len(MAGIC)
     for column in columns:
         leaf, size = column.pages.leaf, column.of_bytes
-        first, stop = tops[_top_of(outline, leaf.element)]
-        schema += elements[first:stop]
+        elements = elements_of(outline, leaf)
+        for element in elements:
+            schema.append(copy(element))
+            schema[-1].num_children = None if element is elements[-1] else 1
         kind, codec = (int(outline.slots[slot, row_group, leaf.index]) for slot in (Slot.TYPE, Slot.CODEC))
         chunk = ColumnMetaData(
             type=kind,
             encodings=[],
-            path_in_schema=[element.name for element in elements[first:stop]],
+            path_in_schema=[element.name for element in elements],
             codec=codec,
             num_values=sum(head.values or 0 for head in column.heads),
             total_uncompressed_size=size,
@@ -278,53 +272,16 @@ def _metadata(outline: Outline, row_group: int, columns: Sequence[_Body], rows: 
         )
         chunks.append(ColumnChunk(file_offset=0, meta_data=chunk))
         at += size
-    arrow = _arrow_schema(outline, tuple(_top_of(outline, column.pages.leaf.element) for column in columns))
+    fields = [arrow_field(outline, column.pages.leaf) for column in columns]
+    pairs = None
+    if all(field is not None for field in fields):
+        arrow = base64.b64encode(pa.schema(fields).serialize()).decode()
+        pairs = [KeyValue(key=SCHEMA_KEY, value=arrow)]
     return FileMetaData(
         version=2,
         schema=schema,
         num_rows=rows,
         row_groups=[RowGroup(columns=chunks, total_byte_size=at, num_rows=rows)],
-        key_value_metadata=None if arrow is None else [KeyValue(key=SCHEMA_KEY, value=arrow)],
+        key_value_metadata=pairs,
         created_by=outline.metadata.created_by,  # pyarrow knows by it which mistakes of old writers to make good
     )
-
-
-@derived
-def single_leaves(outline: Outline) -> dict[str, Leaf]:
-    """The top-level columns that are read by pages, by name in the file: those of one leaf."""
-    found: dict[str, list[Leaf]] = {}
-    for leaf in own_leaves(outline):
-        found.setdefault(leaf.path[0], []).append(leaf)
-    return {name: leaves[0] for name, leaves in found.items() if len(leaves) == 1}
-
-
-@derived
-def _tops(outline: Outline) -> list[tuple[int, int]]:
-    """The schema elements [first, stop) of each top-level column."""
-    elements = outline.metadata.schema
-    firsts: list[int] = []
-    at = 1
-    for _ in range(elements[0].num_children or 0):
-        firsts.append(at)
-        missing = 1  # elements of this column that are still to come
-        while missing:
-            missing += (elements[at].num_children or 0) - 1
-            at += 1
-    return list(zip(firsts, [*firsts[1:], at], strict=True))
-
-
-def _top_of(outline: Outline, element: int) -> int:
-    return bisect_right(_tops(outline), element, key=lambda top: top[0]) - 1
-
-
-@derived
-def _arrow_schema(outline: Outline, tops: tuple[int, ...]) -> str | None:
-    """The Arrow schema that the writer put into the file, cut to some columns; None without one, or an odd one.
-
-    pyarrow takes a column's type in it by the column's place, and nothing where it has another number of columns.
-    """
-    stored = stored_schema(outline)
-    if stored is None or len(stored) != len(_tops(outline)):
-        return None
-    cut = pa.schema([stored.field(top) for top in tops])
-    return base64.b64encode(cut.serialize()).decode()

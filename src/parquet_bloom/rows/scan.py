@@ -9,7 +9,8 @@ The rows and their order are those that pyarrow gives for the same files; only t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,13 +21,15 @@ import pyarrow.fs
 
 from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
 from parquet_bloom.format.arrow_types import is_view, without_views
+from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike, column_names, refuse_unknown
 from parquet_bloom.predicates.outcomes import TRUE
-from parquet_bloom.predicates.tree import And, Compare, Part, Predicate, Unknown, leaves_of
+from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Part, Predicate, Unknown, leaves_of
 from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.layouts import check_fields, dataset_schema, file_format, finished, path_of
 from parquet_bloom.rows.matching import Filter, Reading
+from parquet_bloom.rows.page_bounds import rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead
 from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.source_rows import FileRows, SourceRows
@@ -142,6 +145,7 @@ def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
 # --- the scan -------------------------------------------------------------------------------------
 
 
+_NOT_SELECTIVE = 3  # the rank of parts of which nobody knows how many rows match
 _GATHERED_ROWS, _GATHERED_BYTES = 1 << 16, 8 << 20
 
 
@@ -480,11 +484,48 @@ class Scan:
         passed: Callable[[int], object] = lambda rows: None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows that match; `passed` is called with a number of rows as the reading goes on."""
-        return Reading(self._rows, names, batch_rows, self._wanted, passed).matching(self._open(), rows)
+        reading = Reading(self._rows, names, batch_rows, self._wanted, passed)
+        return reading.matching(self._open(), rows, self._most_selective(rows))
 
-    def _wanted(self, file: FileResult, group: int) -> RowSelection | None:
-        """The only rows of a row group that can match; None: any."""
+    def _most_selective(self, rows: Filter) -> RowFilter | None:
+        """The filter by the part of an AND that is read first: by a column with filters, another =, then a range.
+
+        None where the predicate has one column, or came as an Expression, which means what it means in pyarrow.
+        """
+        predicate = self.predicate
+        if not isinstance(self._given, str | Predicate) or not isinstance(predicate, And) or not self._opened:
+            return None
+        columns = [
+            {part.path[0] for part in leaves_of(one) if not isinstance(part, Unknown)} for one in predicate.parts
+        ]
+        ranks = [self._rank(part) for part in predicate.parts]
+        best = columns[ranks.index(min(ranks))]
+        chosen = [part for part, own in zip(predicate.parts, columns, strict=True) if own == best]
+        if min(ranks) == _NOT_SELECTIVE or len(best) != 1 or not set(rows.columns or ()) > best:
+            return None
+        from parquet_bloom.predicates.rows import row_filter
+
+        dates = [key.path[0] for key in self.keys if key.logical == "DATE"]
+        with suppress(RequestError, UnknownColumnError):  # of an engine's filter it may be more than an engine compares
+            return row_filter(And(tuple(chosen)), self.schema, self._search.options.nan, dates)
         return None
+
+    def _rank(self, part: Predicate) -> int:
+        """A part's place among those of an AND, the most selective first."""
+        if not isinstance(part, Compare | IsIn | Contains):
+            return _NOT_SELECTIVE
+        if isinstance(part, Compare) and part.op != "=":
+            return _NOT_SELECTIVE - 1
+        outline = self._opened[0].outline
+        assert outline is not None
+        own = [leaf.index for leaf in outline.leaves if leaf.path[0] == part.path[0]]
+        return 0 if (outline.slots[Slot.FILTER_OFFSET][:, own] != NONE).any() else 1
+
+    def _wanted(self, file: FileResult, groups: Sequence[int]) -> Mapping[int, RowSelection]:
+        """The only rows of row groups of a file that can match, by row group; any of the others."""
+        if file.file.deletes is not None:  # rows are chosen among the living
+            return {}
+        return rows_by_pages(file, groups, self._search.options.nan, self._rows.opened)
 
     def _living(self, file: FileResult) -> int:
         """The rows of the row groups that match whole."""

@@ -35,6 +35,13 @@ class RowSelection:
         stops = positions[np.concatenate((gaps, [len(positions) - 1]))] + 1
         return cls(np.stack([starts, stops], axis=1))
 
+    @classmethod
+    def of_stretches(cls, starts: Positions, stops: Positions) -> RowSelection:
+        """The rows of stretches, which are ascending and do not overlap."""
+        apart, end = starts[1:] != stops[:-1], np.ones(min(1, len(starts)), bool)
+        firsts, lasts = np.concatenate((end, apart)), np.concatenate((apart, end))
+        return cls(np.stack([starts[firsts], stops[lasts]], axis=1))
+
     @property
     def count(self) -> int:
         """How many rows there are."""

@@ -51,26 +51,17 @@ from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 logger = logging.getLogger("parquet_bloom")
 
 
-class SourceRows(Protocol):
-    """The rows of files of one snapshot."""
+class RowGroups(Protocol):
+    """Rows of row groups, as rows.matching reads them.
 
-    @property
-    def pages(self) -> PagesRead:
-        """Pages that were read, and those that were spared, so far."""
+    opened  files that a search has kept open, by id(DataFile)
+    """
+
+    opened: Mapping[int, OpenFile]
 
     @property
     def schema(self) -> pa.Schema:
         """Of all rows. Raises FileError and its kinds."""
-
-    @property
-    def first_schema(self) -> pa.Schema:
-        """Of the first file alone, or of the table. Raises as `schema`."""
-
-    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with the types of `first_schema`. Raises RequestError for a value that has no place there."""
-
-    def misfit(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> RequestError | None:
-        """The error of the first file with a value that has no place in the type of its column; None: there is none."""
 
     def batches(
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
@@ -93,6 +84,24 @@ class SourceRows(Protocol):
 
         names  as `batches` has them; those that are missing in the result are to be read by it
         """
+
+
+class SourceRows(RowGroups, Protocol):
+    """The rows of files of one snapshot."""
+
+    @property
+    def pages(self) -> PagesRead:
+        """Pages that were read, and those that were spared, so far."""
+
+    @property
+    def first_schema(self) -> pa.Schema:
+        """Of the first file alone, or of the table. Raises as `schema`."""
+
+    def narrowed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows with the types of `first_schema`. Raises RequestError for a value that has no place there."""
+
+    def misfit(self, parts: Sequence[FilePart], names: Sequence[str] | None) -> RequestError | None:
+        """The error of the first file with a value that has no place in the type of its column; None: there is none."""
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """How many rows of these row groups are not deleted."""
@@ -280,7 +289,7 @@ class FileRows:
         searched  the files of which rows may be read, which are searched then
         opened    those that a search has kept open, by id(DataFile)
         """
-        self._files, self._keys, self._opened = files, keys, opened
+        self._files, self._keys, self.opened = files, keys, opened
         self._searched = searched
         self.pages = PagesRead()
         self._noted = False
@@ -308,7 +317,7 @@ class FileRows:
 
     def _schema_of(self, found: DataFile) -> pa.Schema:
         try:
-            kept = self._opened.get(id(found))
+            kept = self.opened.get(id(found))
             with OpenFile(found) if kept is None else nullcontext(kept) as source:
                 source.outline()  # what is wrong with the file is said by us; and an append cut short is passed over
                 with source.arrow_file() as file:
@@ -413,7 +422,7 @@ class FileRows:
             options = {}
         wanted = for_scanner(None if names is None else list(names), self.schema)
         top = self._top(names)
-        with closing(Fetcher(self._opened).scans(parts, top)) as scans:
+        with closing(Fetcher(self.opened).scans(parts, top)) as scans:
             for some, files in scans:
                 self._check(some, top)
                 scanner = partial(self._scanner, some, files, columns=wanted, **options)
@@ -470,19 +479,24 @@ class FileRows:
         """As SourceRows has it."""
         hidden = {key.path[0] for key in self._keys}
         assert part[0].outline is not None
-        stored = {leaf.path[0] for leaf in part[0].outline.leaves}
-        constant = [name for name in names if name in hidden or (name in self.schema.names and name not in stored)]
+        leaves = part[0].outline.leaves
+        stored, far = {leaf.path[0] for leaf in leaves}, {leaf.path[0] for leaf in leaves if leaf.physical == INT96}
+        files = []
 
-        far = {leaf.path[0] for leaf in part[0].outline.leaves if leaf.physical == INT96}
-
-        def read(data: pa.Buffer, own: list[str]) -> list[pa.ChunkedArray]:
+        def read(data: pa.Buffer, own: list[str], as_stored: bool) -> list[pa.ChunkedArray]:
             if times := [name for name in own if name in far]:
                 _check_times_in(part[0], pa.BufferReader(data), [0], times)
-            schema = pa.schema([self.schema.field(name) for name in own])
-            one = self.fragment((part[0], [0]), self.schema, opened=pa.BufferReader(data))
+            files.append(one := self.fragment((part[0], [0]), self.schema, opened=pa.BufferReader(data)))
+            schema = one.physical_schema if as_stored else pa.schema([self.schema.field(name) for name in own])
             columns: list[pa.ChunkedArray] = one.to_table(schema=schema, columns=own).columns
             return columns
 
-        return columns_at(
-            part, [name for name in names if name not in hidden], wanted, read, self.pages, self._opened, constant
-        )
+        own = [name for name in names if name not in hidden and name in self.schema.names]
+        found = columns_at(part, own, wanted, read, self.pages, self.opened)
+        found = {name: column for name, column in found.items() if column.type == self.schema.field(name).type}
+        constant = [name for name in names if name in hidden or (name in self.schema.names and name not in stored)]
+        if found and constant:  # they have one value in all rows, those of any pages
+            schema = pa.schema([self.schema.field(name) for name in constant])
+            columns = files[0].to_table(schema=schema, columns=constant).slice(0, wanted.count).columns
+            found |= dict(zip(constant, columns, strict=True))
+        return found

@@ -43,7 +43,7 @@ class TableRows:
     def __init__(self, snapshot: Snapshot, opened: Mapping[int, OpenFile] = MappingProxyType({})) -> None:
         """opened: files that a search has kept open, by id(DataFile)."""
         self._names = TableNames(snapshot)
-        self._opened, self._fetcher = opened, Fetcher(opened)
+        self.opened, self._fetcher = opened, Fetcher(opened)
         self.pages = PagesRead()
         self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
         self.schema = self.first_schema = schema_of(snapshot.fields)
@@ -116,13 +116,13 @@ class TableRows:
         view = self._view(part[0])
         own = {name: stored[0] for name in names if name in self.schema.names and (stored := view.stored_names([name]))}
 
-        def read(data: pa.Buffer, stored: list[str]) -> list[pa.ChunkedArray]:
+        def read(data: pa.Buffer, stored: list[str], as_stored: bool) -> list[pa.ChunkedArray]:
             one = self.fragment((part[0], [0]), self.schema, opened=pa.BufferReader(data))
             wanted: Any = {str(i): pc.field(name) for i, name in enumerate(stored)}
             columns: list[pa.ChunkedArray] = one.to_table(schema=one.physical_schema, columns=wanted).columns
             return columns
 
-        found = columns_at(part, list(dict.fromkeys(own.values())), wanted, read, self.pages, self._opened)
+        found = columns_at(part, list(dict.fromkeys(own.values())), wanted, read, self.pages, self.opened)
         ready = [name for name in names if name in self.schema.names and (name not in own or own[name] in found)]
         stored = view.stored_names(ready)
         if not stored:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -269,6 +270,20 @@ def opened_same(file: FileVersion) -> OpenFile:
     Where each read names the version, the first one is what raises that.
     """
     return _opened(file, at_version(file.location, file.version_token))
+
+
+@contextmanager
+def opened_as_searched(file: FileResult, opened: Mapping[int, OpenFile] = MappingProxyType({})) -> Iterator[OpenFile]:
+    """A file that was searched, to read more of it. Raises as opened_same.
+
+    opened  files that are still open, by id(DataFile)
+    """
+    kept = opened.get(id(file.file))
+    with opened_same(version_of(file)) if kept is None else nullcontext(kept) as source:
+        source.size = file.size  # where the footer ends, in one whose append was cut short
+        if not (source.is_of_one_version or source.is_whole_in_memory):
+            file.of_one_version = False
+        yield source
 
 
 def check_same(file: FileVersion) -> None:

@@ -9,7 +9,7 @@ that has changed is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -101,19 +101,14 @@ class IndexedScan(Scan):
             if ranges.count < stop - start:
                 self._ranges[id(file), group] = ranges
 
-    def _wanted(self, file: FileResult, group: int) -> RowSelection | None:
+    def _wanted(self, file: FileResult, groups: Sequence[int]) -> Mapping[int, RowSelection]:
         if not isinstance(self._rows, FileRows):  # a table's rows are counted by their positions: deleted ones too
-            return None
-        return self._ranges.get((id(file), group))
+            return super()._wanted(file, groups)
+        chosen = {group: self._ranges[id(file), group] for group in groups if (id(file), group) in self._ranges}
+        return {**super()._wanted(file, [group for group in groups if group not in chosen]), **chosen}
 
 
 def _joined(found: Stretches, kept: Any, start: int, stop: int) -> RowSelection:
-    """The rows of some stretches inside a row group, counted from its start; neighbours joined."""
-    ranges: list[list[int]] = []
-    for a, b in zip(found.start[kept].tolist(), found.stop[kept].tolist(), strict=True):
-        a, b = max(a, start) - start, min(b, stop) - start
-        if ranges and ranges[-1][1] == a:
-            ranges[-1][1] = b
-        else:
-            ranges.append([a, b])
-    return RowSelection(np.array(ranges, np.int64).reshape(-1, 2))
+    """The rows of some stretches inside a row group, counted from its start."""
+    edges = np.clip(np.stack([found.start[kept], found.stop[kept]]), start, stop) - start
+    return RowSelection.of_stretches(*edges)
