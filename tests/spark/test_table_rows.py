@@ -37,6 +37,7 @@ from parquet_bloom import spark as bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import DamagedFileError, NotParquetError, RequestError, TableFormatError, UnknownColumnError
 from parquet_bloom.predicates.tree import And, Compare, Not, Predicate
+from parquet_bloom.rows import matching
 from parquet_bloom.search.options import Options
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
@@ -130,6 +131,15 @@ def test_tables_that_changed(tmp_path: Path) -> None:
         found, deleted = found + some, deleted + files
     assert found > 100, "there are rows to lose"
     assert deleted > 5, "and rows that must not be shown"
+
+
+def test_tables_that_changed_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As large files are read: the predicate's columns first, of the others the pages with a row."""
+    monkeypatch.setattr(matching, "_LEAST", 0)
+    monkeypatch.setattr(matching, "_STRETCH", 2)
+    for seed in range(20, 26):
+        (tmp_path / str(seed)).mkdir()
+        check_evolved(seed, tmp_path / str(seed), 8)
 
 
 @pytest.mark.parametrize("seed", more_then_slow(range(2000, 2300), 4))

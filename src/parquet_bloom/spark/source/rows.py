@@ -43,6 +43,7 @@ from parquet_bloom.predicates.tree import (
     Unknown,
 )
 from parquet_bloom.predicates.tree import leaves_of as parts_of
+from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.table_rows import TableRows
 from parquet_bloom.rows.unchanged import ChangeGuard
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
@@ -54,6 +55,7 @@ from parquet_bloom.search.search import Search, warn_of_damage
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import ResolvedSource, resolved_files
+from parquet_bloom.spark.source.own_rows import OwnRows, matching
 from parquet_bloom.spark.source.types import (
     PYARROW_ERRORS,
     InferredSchema,
@@ -351,16 +353,14 @@ class FileReader:
         if predicate == FALSE:
             return
         with OpenFile(data_file) as source:
-            outline = source.outline()
-            groups = [group for group in part_of(outline.n_row_groups, part, parts) if outline.rows[group]]
-            if predicate != TRUE and groups:
-                outline = source.outline()
-                closed = None
-                if evidence is not None:
-                    closed = closed_groups(evidence, data_file, source.version_token, outline.n_row_groups)
-                groups = [group for group in self._open(source, predicate, closed) if group in set(groups)]
-            if groups:
-                yield from self._batches(source, groups, constants)
+            n = source.outline().n_row_groups
+            closed = None
+            if evidence is not None and predicate != TRUE:
+                closed = closed_groups(evidence, data_file, source.version_token, n)
+            found = self._searched(source, data_file, predicate, closed)
+            mine = set(part_of(n, part, parts))
+            if groups := [group for group in open_groups(found) if group in mine]:
+                yield from self._batches(source, (found, groups), constants)
                 _check_same(source, data_file)
 
     def _constants(self, data_file: DataFile) -> dict[str, pa.Scalar]:
@@ -379,40 +379,39 @@ class FileReader:
         answer: bool | None = row_filter(leaf, batch.schema, nan="largest").mask(batch)[0].as_py()
         return answer
 
-    def _open(self, source: OpenFile, predicate: Predicate, closed: NDArray[np.bool_] | None) -> list[int]:
-        """Row groups in which TRUE is possible.
+    def _searched(
+        self, source: OpenFile, data_file: DataFile, predicate: Predicate, closed: NDArray[np.bool_] | None
+    ) -> FileResult:
+        """The row groups in which TRUE is possible.
 
         closed  those of which an index says that it is not
         """
         outline = source.outline()
         of_file = settle(predicate, lambda leaf: for_leaves(leaf, outline.leaves, self._wide))
-        if of_file in (TRUE, FALSE):
-            return list(range(outline.n_row_groups)) if of_file == TRUE else []
         bound = bind(of_file, Schema(outline.leaves, strict=False))
         question = Question(bound, _LARGEST, literal=literal_outcome(bound, _LARGEST.nan), closed=closed)
         decision = decide(partial(ask, source), outline, question)
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
-        return decision.open_groups
+        return FileResult(data_file, source.size, outline, decision, bound, version_token=source.version_token)
 
-    def _batches(
-        self, source: OpenFile, groups: list[int], constants: dict[str, pa.Scalar]
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, source: OpenFile, part: FilePart, constants: dict[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
         file = open_parquet(source)
         types = types_of(source, file)
         names = {name: None if name in constants else own_name(name, types.names) for name in self._wide.names}
         self._check(source, types, names)
         wanted = list(dict.fromkeys(own for own in names.values() if own is not None))
-        batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted)
-        while True:
-            try:
-                batch = next(batches, None)
-            except PYARROW_ERRORS as error:
-                raise damaged(source.path, error) from error
-            if batch is None:
-                return
-            arrays = [_column(source, batch, names[field.name], field, constants) for field in self._wide]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._wide)
+
+        def as_spark(batch: pa.RecordBatch, field: pa.Field) -> Any:
+            return _column(source, batch, names[field.name], field, constants)
+
+        stored = OwnRows(source, part[0], file)
+        try:
+            for batch in matching(stored, part, wanted, self._predicate, self._wide, names, as_spark, BATCH_ROWS):
+                arrays = [as_spark(batch, field) for field in self._wide]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._wide)
+        except PYARROW_ERRORS as error:
+            raise damaged(source.path, error) from error
 
     def _check(self, source: OpenFile, types: pa.Schema, names: dict[str, str | None]) -> None:
         """Whether the file's columns become the schema's, before any row is read."""
@@ -517,10 +516,20 @@ class TableScan:
         groups = [group for group in open_groups(found) if group in mine]
         if not groups:
             return
+        wide = self.query.wide
+
+        def as_spark(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+            array = _converted(file, field.name, batch.column(field.name), field.type)
+            _check_nulls(file, array, field)
+            return array
+
+        own = {name: name for name in wide.names}
         rows = TableRows(snapshot)
         with ChangeGuard([found]):
-            for batch in rows.batches([(found, groups)], self.query.wide.names, BATCH_ROWS):
-                yield self._as_spark(file, batch)
+            for batch in matching(
+                rows, (found, groups), wide.names, self.query.predicate, wide, own, as_spark, BATCH_ROWS
+            ):
+                yield pa.RecordBatch.from_arrays([as_spark(batch, field) for field in wide], schema=wide)
 
     def _searched(self, snapshot: Snapshot, file: SentFile) -> FileResult:
         """A file and its row groups. Raises what is wrong with it."""
@@ -531,10 +540,3 @@ class TableScan:
         if isinstance(found, tuple):
             raise found[1]
         return found
-
-    def _as_spark(self, file: SentFile, batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = []
-        for column, field in zip(batch.columns, self.query.wide, strict=True):
-            arrays.append(_converted(file, field.name, column, field.type))
-            _check_nulls(file, arrays[-1], field)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.query.wide)

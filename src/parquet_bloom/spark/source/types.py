@@ -44,6 +44,7 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Partitions
 from parquet_bloom.storage.remote import side_by_side
 
+INT96_UNIT = "us"  # Spark's, which has all its years
 _T = pa.types
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}  # of the longest integer of so many bits
 # By hand: pyspark's to_arrow_type knows times, intervals and variants too, which are not read from Parquet here.
@@ -483,7 +484,7 @@ def _schema_of(found: DataFile) -> pa.Schema:
 def open_parquet(source: OpenFile) -> Any:
     """pyarrow's reader of an open file. Raises DamagedFileError."""
     try:
-        return pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit="us", pre_buffer=source.is_remote)
+        return pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit=INT96_UNIT, pre_buffer=source.is_remote)
     except PYARROW_ERRORS as error:
         raise damaged(source.path, error) from error
 
