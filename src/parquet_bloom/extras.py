@@ -16,7 +16,7 @@ PACKAGES = {
     "spark": ("pandas>=2.2,<3", "pyspark>=4.1"),
     "lance": ("pyarrow>=26", "pylance>=14"),
     "s3": ("boto3>=1.36",),
-    "stores": ("obstore>=0.12.1",),
+    "stores": ("boto3>=1.36",),
     "delta": ("deltalake>=1.6.6",),
     "iceberg": ("pyiceberg[pyarrow]>=0.12",),
     "ducklake": ("duckdb>=1.5",),

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
-from support.object_store import KEY, REGION, SECRET, ObjectStore, serving
+from support.object_store import KEY, REGION, SECRET, ObjectStore, objects, serving
 from support.samples import random_bytes
 from wrong_store import HOW, WrongStore, before
 
@@ -67,9 +66,9 @@ class Store:
     def __init__(self, behind: ObjectStore, wrong: WrongStore, port: int) -> None:
         self._behind, self.wrong = behind, wrong
         behind.client.create_bucket(Bucket=BUCKET)
-        self.filesystem = fs.S3FileSystem(
+        self.filesystem = objects(
             endpoint_override=f"127.0.0.1:{port}", scheme="http", region=REGION, access_key=KEY, secret_key=SECRET,
-            connect_timeout=2, request_timeout=3, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+            connect_timeout=2, request_timeout=3,
         )  # fmt: skip
         rng = np.random.default_rng(5)
         table = pa.table({"id": rng.integers(0, 2**62, 8000), "wide": random_bytes(rng, 8000, 700)})

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import RecordingStore, keyed, recording
 
 import parquet_bloom
@@ -43,8 +42,8 @@ def store(files: dict[str, Path]) -> Iterator[RecordingStore]:
         yield running
 
 
-def on(store: RecordingStore) -> fs.S3FileSystem:
-    return fs.S3FileSystem(**keyed(store))
+def on(store: RecordingStore) -> Any:
+    return objects(**keyed(store))
 
 
 def told(report: Any) -> list[Any]:

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 from support.corpus import corpus_file, corpus_files
-from support.object_store import options_of, reading_by, serving
+from support.object_store import objects, options_of, reading_by, serving
 from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 from support.repeats import by_turns
 from support.samples import random_bytes
@@ -85,8 +84,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[RecordingStore]:
         yield running
 
 
-def on(store: RecordingStore) -> fs.S3FileSystem:
-    return fs.S3FileSystem(**keyed(store, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1)))
+def on(store: RecordingStore) -> Any:
+    return objects(**keyed(store))
 
 
 @contextmanager

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 import parquet_bloom
@@ -62,8 +61,8 @@ def store(path: Path) -> Iterator[RecordingStore]:
         yield running
 
 
-def on(store: RecordingStore) -> fs.S3FileSystem:
-    return fs.S3FileSystem(**keyed(store))
+def on(store: RecordingStore) -> Any:
+    return objects(**keyed(store))
 
 
 QUESTIONS: list[tuple[str, list[str] | None]] = [

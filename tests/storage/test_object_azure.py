@@ -19,15 +19,17 @@ import pytest
 from pyarrow import fs
 from storage.test_object_lies import LIES
 from support.azure_store import ACCOUNT, KEY, RecordingAzure, on, options, sas, serving
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import Answer, Asked, running
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, NotParquetError, ParquetBloomError, StorageError
-from parquet_bloom.storage.object_azure import credential_kind, settings_of
+from parquet_bloom.process import Recent
+from parquet_bloom.storage import object_reader
+from parquet_bloom.storage.object_azure import settings_of
 from parquet_bloom.storage.object_settings import InexpressibleError
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.remote import arrow_options
+from parquet_bloom.storage.stores import Stores
 
 LARGE = bytes(range(256)) * 1000
 NAMES = ["a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", "a'b(c)!~&.parquet"]
@@ -36,7 +38,7 @@ NAMES = ["a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", 
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(tmp_path_factory.mktemp("azurite")) as address:
-        made = on(address)
+        made = on(address).arrow
         for container in ("data", "names", "empty"):
             made.create_dir(container)
         yield address
@@ -113,7 +115,7 @@ def test_later_reads_name_the_etag(store: RecordingAzure) -> None:
         store.put("data/large", LARGE)
         with pytest.raises(FileChangedError, match="large"):
             source.read(1000, 5000)
-        on(store.upstream).delete_file("data/large")
+        on(store.upstream).arrow.delete_file("data/large")
         with pytest.raises(FileChangedError, match="large"):  # a condition that does not hold, Azure says
             source.read(1000, 5000)
 
@@ -126,7 +128,7 @@ def test_a_source_sees_a_change_between_two_questions(store: RecordingAzure, dat
         source.count("id >= 0 OR id < 0")
 
 
-def test_without_the_extra_pyarrow_reads_with_more(store: RecordingAzure) -> None:
+def test_pyarrow_reads_with_more(store: RecordingAzure) -> None:
     with reading_by("pyarrow"):
         assert rows(store) == 1200
         assert store.methods() == ["HEAD", "GET"]
@@ -156,7 +158,7 @@ def test_names_of_all_kinds(store: RecordingAzure, data: bytes, name: str) -> No
     assert rows(store, f"names/in/{name}") == 1200
     assert parquet_bloom.count(uri(store, quote(f"names/in/{name}"), sig=sas_of("sig"), **sas_rest())) == 1200
     assert store.methods()[:2] == ["HEAD", "GET"]
-    on(store.upstream).delete_dir("names/in")
+    on(store.upstream).arrow.delete_dir("names/in")
 
 
 def sas_of(name: str) -> str:
@@ -170,7 +172,7 @@ def sas_rest() -> dict[str, str]:
 
 
 def test_an_empty_object_may_be_a_folder(store: RecordingAzure) -> None:
-    """pyarrow knows; others are read as before."""
+    """A folder of a hierarchical namespace answers as one does: a listing tells."""
     store.put("empty/e.parquet", b"")
     filesystem = on(at(store))
     with pytest.raises(NotParquetError, match=r"e\.parquet"):
@@ -184,14 +186,14 @@ def test_a_fork_reads_through_pyarrow(store: RecordingAzure) -> None:
         import os, signal, warnings
         import parquet_bloom
         from parquet_bloom.storage.open_file import OpenFile
-        from pyarrow import fs
+        from parquet_bloom.storage.remote import Objects
         warnings.simplefilter("ignore")
         made = {options(at(store), account_key=KEY)!r}
-        source = OpenFile("data/large", fs.AzureFileSystem(**made))
+        source = OpenFile("data/large", Objects("abfs", made))
         child = os.fork()
         if not child:
             signal.alarm(60)
-            count = parquet_bloom.count("data/in/0.parquet", filesystem=fs.AzureFileSystem(**made))
+            count = parquet_bloom.count("data/in/0.parquet", filesystem=Objects("abfs", made))
             print(source.read(0, 3), count, source.is_of_one_version)
             import sys; sys.stdout.flush()
             os._exit(0)
@@ -221,7 +223,11 @@ def test_a_listing_that_lies_is_an_error(store: RecordingAzure) -> None:
         answer.body = answer.body.replace(b"<Content-Length>", b"<Content-Length>1")
 
     filesystem = on(at(store))
-    assert parquet_bloom.count("data/in/0.parquet", filesystem=filesystem) == 1200
+    store.lists = wrong
+    assert parquet_bloom.count("data/in", "id >= 0 OR id < 0", filesystem=filesystem) == 3600, "it is not believed"
+    object_reader._process.own.kept = Recent(1)
+    store.lists, filesystem = None, on(at(store))
+    assert parquet_bloom.count("data/in", "id >= 0 OR id < 0", filesystem=filesystem) == 3600, "this one is"
     store.lists = wrong
     with pytest.raises(ParquetBloomError):
         parquet_bloom.count("data/in", "id = 5", filesystem=filesystem)
@@ -233,7 +239,7 @@ def test_a_listing_that_names_objects_of_another_folder_is_refused(store: Record
         answer.body = answer.body.replace(b"<Name>in/1.parquet<", b"<Name>up/1.parquet<")
 
     store.lists = wrong
-    with pytest.raises(StorageError, match="its listing names 'data/up/1.parquet', which is not in it"):
+    with pytest.raises(StorageError, match="its listing names 'up/1.parquet', which is not in it"):
         parquet_bloom.count("data/in", "id = 5", filesystem=on(at(store)))
 
 
@@ -256,8 +262,8 @@ def test_without_signatures(store: RecordingAzure, caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.INFO, "parquet_bloom")
     with pytest.raises(StorageError):
         parquet_bloom.count(uri(store, credential_kind="anonymous"))
-    assert store.asked[0].method == "HEAD"
-    assert "authorization" not in store.asked[0].headers
+    assert "HEAD" in {one.method for one in store.asked}
+    assert not [one for one in store.asked if "authorization" in one.headers]
 
 
 def test_a_token_of_azure_identity(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,13 +274,13 @@ def test_a_token_of_azure_identity(store: RecordingAzure, monkeypatch: pytest.Mo
     store.other["/token"] = json.dumps(answer).encode()
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{store.port}/token")
     monkeypatch.setenv("IDENTITY_HEADER", "secret")
-    with OpenFile("data/large", fs.AzureFileSystem(**options(at(store)))) as source:
+    with OpenFile("data/large", objects("abfs", **options(at(store)))) as source:
         assert source.read(0, 3) == LARGE[:3]
     assert [one.headers["authorization"] for one in store.of_objects()] == ["Bearer of-machine"] * 2
     assert sum("/token" in one.target for one in store.asked) == 1, "it is kept"
     store.other["/token"] = json.dumps({**answer, "access_token": "of-another"}).encode()
     store.asked.clear()
-    with OpenFile("data/large", fs.AzureFileSystem(**options(at(store)))) as source:
+    with OpenFile("data/large", objects("abfs", **options(at(store)))) as source:
         assert source.read(0, 3) == LARGE[:3]
     assert {one.headers["authorization"] for one in store.of_objects()} == {"Bearer of-another"}, "of who asks now"
 
@@ -290,7 +296,7 @@ def test_a_token_that_takes_its_time_keeps_nobody_else_waiting(
     monkeypatch.setenv("IDENTITY_HEADER", "secret")
 
     def first(**more: str) -> bytes:
-        with OpenFile("data/large", fs.AzureFileSystem(**options(at(store), **more))) as source:
+        with OpenFile("data/large", objects("abfs", **options(at(store), **more))) as source:
             return source.read(0, 3)
 
     with ThreadPoolExecutor(2) as pool:
@@ -305,37 +311,41 @@ def test_a_token_that_takes_its_time_keeps_nobody_else_waiting(
         assert slow.result(20) == LARGE[:3]
 
 
-def test_without_azure_identity_pyarrow_asks_for_tokens(
-    store: RecordingAzure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_azure_identity_obstore_asks_for_tokens(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The identity of a machine, by a server beside it."""
     monkeypatch.setitem(sys.modules, "azure.identity", None)
-    for more in ({}, {"client_id": "c"}, {"client_id": "c", "tenant_id": "t", "client_secret": "s"}):
-        filesystem = fs.AzureFileSystem(**options(at(store), **more))
-        given = arrow_options(filesystem)
-        with pytest.raises(InexpressibleError, match="azure-identity is not installed"):
-            settings_of(given, "data", credential_kind(filesystem, given))
+    until = str(int(time.time()) + 3600)
+    answer = {"access_token": "of-machine", "expires_on": until, "resource": "r", "token_type": "Bearer"}
+    store.other["/token"] = json.dumps(answer).encode()
+    monkeypatch.setenv("AZURE_MSI_ENDPOINT", f"http://127.0.0.1:{store.port}/token")
+    for more in ({}, {"client_id": "c"}):
+        store.asked.clear()
+        with OpenFile("data/large", objects("abfs", **options(at(store), **more))) as source:
+            assert source.read(0, 3) == LARGE[:3]
+        assert {one.headers["authorization"] for one in store.of_objects()} == {"Bearer of-machine"}
 
 
-@pytest.mark.parametrize("kind", ["default", "anonymous", "environment", "cli", "workload_identity"])
+@pytest.mark.parametrize("kind", ["anonymous", "environment", "cli", "workload_identity"])
 def test_the_kind_of_credential_of_a_uri(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """pyarrow does not export it."""
+    """The writer, pyarrow's file system, has the same one."""
     for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         monkeypatch.setenv(name, "x")
-    filesystem, _ = fs.FileSystem.from_uri(uri(store, credential_kind=kind))
-    assert credential_kind(filesystem, arrow_options(filesystem)) == kind
+    text = uri(store, credential_kind=kind)
+    ours, _ = Stores().locate(text)
+    assert ours.filesystem.arrow.equals(fs.FileSystem.from_uri(text)[0])
 
 
 @pytest.mark.parametrize("authority", [".blob.core.windows.net", ".blob.core.chinacloudapi.cn", "blobs.example:8443"])
 def test_endpoints(authority: str) -> None:
-    filesystem = fs.AzureFileSystem("acct", account_key=KEY, blob_storage_authority=authority)
-    given = settings_of(arrow_options(filesystem), "data", None).config["endpoint"]
+    options = {"account_name": "acct", "account_key": KEY, "blob_storage_authority": authority}
+    given = settings_of(options, "data").config["endpoint"]
     assert given == (f"https://acct{authority}" if authority[0] == "." else f"https://{authority}/acct")
 
 
 @pytest.mark.parametrize(("change", "container"), [({"speed": "high"}, "data"), ({}, "$root"), ({}, "")])
 def test_what_cannot_be_told(store: RecordingAzure, change: dict[str, str], container: str) -> None:
     with pytest.raises(InexpressibleError, match="speed|container"):
-        settings_of({**arrow_options(on(at(store))), **change}, container, None)
+        settings_of({**on(at(store)).settings, **change}, container)
 
 
 def test_variables_that_obstore_alone_knows_change_nothing(
@@ -357,13 +367,7 @@ def test_variables_that_obstore_alone_knows_change_nothing(
 def test_a_variable_that_no_argument_overrides(store: RecordingAzure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_ENCRYPTION_KEY", "x")
     with pytest.raises(InexpressibleError, match="AZURE_ENCRYPTION_KEY"):
-        settings_of(arrow_options(on(at(store))), "data", None)
-
-
-def test_what_pyarrow_reads_is_said(store: RecordingAzure, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "parquet_bloom")
-    assert rows(store) == 1200
-    assert "pyarrow" not in caplog.text
+        settings_of(on(at(store)).settings, "data")
 
 
 @pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])

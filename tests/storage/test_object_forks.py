@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import RecordingStore, keyed, recording
 from support.samples import write_keys
 
@@ -38,9 +37,9 @@ def run(store: RecordingStore, code: str) -> str:
         import multiprocessing, os, signal, warnings
         import parquet_bloom
         from parquet_bloom.storage.open_file import OpenFile
-        from pyarrow import fs
+        from parquet_bloom.storage.remote import Objects
         warnings.simplefilter("ignore")  # that a fork of threads may hang is what is tested
-        filesystem = fs.S3FileSystem(**{keyed(store)!r})
+        filesystem = Objects("s3", {keyed(store)!r})
         def count(_=None):
             return parquet_bloom.count("data/in", "id >= 0 OR id < 0", filesystem=filesystem)
         def in_child(work):
@@ -91,9 +90,9 @@ def test_a_file_that_was_opened_before_the_fork(store: RecordingStore) -> None:
 
 def test_a_file_that_changed_since_the_fork_is_one(store: RecordingStore) -> None:
     store.objects["data/large"] = bytes(100_000)
-    with OpenFile("data/large", fs.S3FileSystem(**keyed(store))) as source, reading_by("pyarrow"):
+    with OpenFile("data/large", objects(**keyed(store))) as source, reading_by("pyarrow"):
         assert source.read(0, 4) == bytes(4)
-    with OpenFile("data/large", fs.S3FileSystem(**keyed(store))) as source:
+    with OpenFile("data/large", objects(**keyed(store))) as source:
         store.objects["data/large"] = b"\1" * 100_000
         with reading_by("pyarrow"), pytest.raises(parquet_bloom.FileChangedError, match="large"):
             source.read(0, 4)
@@ -106,9 +105,9 @@ def test_workers_of_multiprocessing(store: RecordingStore, method: str, tmp_path
         textwrap.dedent(f"""
         import multiprocessing, warnings
         import parquet_bloom
-        from pyarrow import fs
+        from parquet_bloom.storage.remote import Objects
         def count(n):
-            filesystem = fs.S3FileSystem(**{keyed(store)!r})
+            filesystem = Objects("s3", {keyed(store)!r})
             return parquet_bloom.count(f"data/in/{{n}}.parquet", filesystem=filesystem)
         if __name__ == "__main__":
             warnings.simplefilter("ignore")
@@ -137,8 +136,8 @@ def test_a_worker_that_imports_this_package_first_but_has_obstore_from_its_paren
         assert obstore.get(theirs, "in/0.parquet").bytes()
         def count(n):
             import parquet_bloom
-            from pyarrow import fs
-            filesystem = fs.S3FileSystem(**{keyed(store)!r})
+            from parquet_bloom.storage.remote import Objects
+            filesystem = Objects("s3", {keyed(store)!r})
             return parquet_bloom.count(f"data/in/{{n}}.parquet", filesystem=filesystem)
         with multiprocessing.get_context("fork").Pool(1) as pool:
             print(pool.map_async(count, range(2)).get({SECONDS}))

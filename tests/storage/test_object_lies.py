@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 import parquet_bloom
@@ -49,11 +48,8 @@ def store(files: dict[str, bytes]) -> Iterator[RecordingStore]:
         yield running
 
 
-def on(store: RecordingStore, **more: Any) -> fs.S3FileSystem:
-    retry = fs.AwsStandardS3RetryStrategy(max_attempts=1)
-    return fs.S3FileSystem(
-        **keyed(store, **{"connect_timeout": 1, "request_timeout": 1, "retry_strategy": retry} | more)
-    )
+def on(store: RecordingStore, **more: Any) -> Any:
+    return objects(**keyed(store, **{"connect_timeout": 1, "request_timeout": 1} | more))
 
 
 def is_range(asked: Asked) -> bool:

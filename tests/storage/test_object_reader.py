@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from pathlib import Path
@@ -18,15 +17,15 @@ from urllib.parse import quote
 
 import pytest
 from pyarrow import fs
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import RecordingStore, keyed, recording
 
 import parquet_bloom
 from parquet_bloom.storage import object_reader
 from parquet_bloom.storage.object_s3 import settings_of
-from parquet_bloom.storage.object_settings import InexpressibleError
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import arrow_options
+from parquet_bloom.storage.stores import Stores
 
 NAMES = ["x.parquet", "a b#c%20d+e=1.parquet", "year=2026/über/ü.parquet", "100%.parquet", "a'b(c)!~&.parquet"]
 
@@ -73,21 +72,21 @@ def test_a_uri_with_keys_and_a_region(store: RecordingStore) -> None:
 def test_names_of_all_kinds(store: RecordingStore, data: bytes, name: str) -> None:
     store.objects = {f"data/in/{name}": data}
     assert rows(uri(store, quote(f"data/in/{name}"))) == 1200
-    assert rows(f"data/in/{name}", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert rows(f"data/in/{name}", filesystem=objects(**keyed(store))) == 1200
     assert rows(uri(store, "data/in")) == 1200, "found by a listing"
     assert store.methods() == ["GET"] * 3
 
 
 @pytest.mark.parametrize("name", ["a//x.parquet", "a/../x.parquet", "./x.parquet"])
-def test_names_that_obstore_takes_for_paths_are_for_pyarrow(store: RecordingStore, data: bytes, name: str) -> None:
-    store.objects = {f"data/{name}": data}
-    with suppress(parquet_bloom.ParquetBloomError):  # pyarrow does not take each of them either
-        assert rows(f"data/{name}", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
-    assert not [one for one in store.asked if one.headers.get("range", "").startswith("bytes=-")]
+def test_names_that_obstore_takes_for_paths_are_refused(store: RecordingStore, data: bytes, name: str) -> None:
+    store.objects |= {f"data/{name}": data, "data/a/x.parquet": data}
+    with pytest.raises(parquet_bloom.StorageError, match="rename it"):
+        rows(f"data/{name}", filesystem=objects(**keyed(store)))
+    assert not store.of_objects(), "no other object is read in its place"
 
 
 def test_a_session_token(store: RecordingStore) -> None:
-    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store, session_token="a-token"))) == 1200
+    assert rows("data/x.parquet", filesystem=objects(**keyed(store, session_token="a-token"))) == 1200
     assert store.methods() == ["GET"]
     assert store.of_objects()[0].headers["x-amz-security-token"] == "a-token"
 
@@ -95,7 +94,7 @@ def test_a_session_token(store: RecordingStore) -> None:
 def test_without_signatures(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "env-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "env-secret")
-    bare = fs.S3FileSystem(
+    bare = objects(
         anonymous=True, scheme="http", endpoint_override=store.endpoint, region="us-east-1"
     )  # as many public buckets are read
     assert rows("data/x.parquet", filesystem=bare) == 1200
@@ -107,7 +106,7 @@ def test_a_proxy_that_is_given(store: RecordingStore, data: bytes, monkeypatch: 
     with recording() as proxy:
         proxy.objects["data/x.parquet"] = data
         given = {"scheme": "http", "host": "localhost", "port": proxy.port, "username": "user@x", "password": "p:s/"}
-        assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store, proxy_options=given))) == 1200
+        assert rows("data/x.parquet", filesystem=objects(**keyed(store, proxy_options=given))) == 1200
         assert [(one.method, one.through) for one in proxy.of_objects()] == [("GET", True)]
         assert "proxy-authorization" in proxy.of_objects()[0].headers
         assert store.asked == []
@@ -121,9 +120,9 @@ def test_proxies_of_the_environment_are_none_of_pyarrows(
     """With NO_PROXY and without it."""
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     given = keyed(store, endpoint_override=f"{host}:{store.port}")
-    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**given)) == 1200
+    assert rows("data/x.parquet", filesystem=objects(**given)) == 1200
     monkeypatch.setenv("NO_PROXY", host)
-    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**{**given, "region": "us-east-1"})) == 1200
+    assert rows("data/x.parquet", filesystem=objects(**{**given, "region": "us-east-1"})) == 1200
     assert store.methods() == ["GET", "GET"]
 
 
@@ -138,7 +137,7 @@ def test_variables_that_obstore_alone_knows_change_nothing(
         "AWS_HTTP2_ONLY": "true",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
+    assert rows("data/x.parquet", filesystem=objects(**keyed(store))) == 1200
     [asked] = store.of_objects()
     assert (asked.method, asked.signed_by, asked.region) == ("GET", "given-key", "eu-north-1")
     assert {"x-amz-security-token", "x-amz-request-payer"}.isdisjoint(asked.headers)
@@ -159,66 +158,129 @@ def test_the_endpoint_of_the_environment(store: RecordingStore, monkeypatch: pyt
     ],
 )
 def test_amazons_own_endpoints(bucket: str, region: str, endpoint: str, virtual: bool) -> None:
-    given = arrow_options(fs.S3FileSystem(access_key="k", secret_key="s", region=region))
-    config = settings_of(given, bucket).config
+    config = settings_of({"access_key": "k", "secret_key": "s", "region": region}, bucket).config
     assert (config["endpoint"], config["virtual_hosted_style_request"]) == (endpoint, virtual)
 
 
+def test_the_bucket_in_the_name_of_a_host_of_ones_own(store: RecordingStore) -> None:
+    config = settings_of(keyed(store, force_virtual_addressing=True), "data").config
+    assert (config["endpoint"], config["virtual_hosted_style_request"]) == (f"http://data.{store.endpoint}", True)
+
+
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
-    "a role": ({"role_arn": "arn:aws:iam::1:role/r"}, "role_arn"),
-    "a CA of one's own": ({"tls_ca_file_path": "/etc/ssl/ca.pem"}, "tls_ca_file_path"),
-    "the bucket in the host's name": ({"force_virtual_addressing": True}, "force_virtual_addressing"),
-    "what a later pyarrow has": ({"speed": "high"}, "speed"),
-    "another cloud": ({"endpoint_override": "", "region": "us-iso-east-1"}, "region"),
-    "an old name of a region": ({"endpoint_override": "", "region": "aws-global"}, "region"),
+    "a file of a CA that is not there": ({"tls_ca_file_path": "/no/ca.pem"}, r"/no/ca\.pem.*No such file"),
+    "what a later pyarrow has": ({"speed": "high"}, "speed cannot be used here; leave it out, or give"),
+    "another cloud": ({"endpoint_override": "", "region": "us-iso-east-1"}, "us-iso-east-1.*give endpoint_override"),
+    "an old name of a region": ({"endpoint_override": "", "region": "aws-global"}, "region aws-global"),
+    "half a key": ({"secret_key": ""}, "access_key and secret_key go together"),
 }
 
 
 @pytest.mark.parametrize("name", CANNOT)
-def test_what_cannot_be_told(store: RecordingStore, name: str) -> None:
+def test_what_cannot_be_used_is_refused_in_one_line(store: RecordingStore, name: str) -> None:
     change, reason = CANNOT[name]
-    with pytest.raises(InexpressibleError, match=reason):
-        settings_of({**arrow_options(fs.S3FileSystem(**keyed(store))), **change}, "data")
+    with pytest.raises(parquet_bloom.StorageError, match=f"data/x.parquet: .*{reason}") as caught:
+        rows("data/x.parquet", filesystem=objects(**keyed(store, **change)))
+    assert "given-secret" not in str(caught.value)
+    assert store.asked == []
 
 
 @pytest.mark.parametrize("bucket", ["data--use1-az4--x-s3", "arn:aws:s3:eu-north-1:1:accesspoint", "a/b", ""])
 def test_buckets_of_other_kinds(store: RecordingStore, bucket: str) -> None:
-    with pytest.raises(InexpressibleError, match="bucket"):
-        settings_of(arrow_options(fs.S3FileSystem(**keyed(store))), bucket)
+    with pytest.raises(OSError, match="no bucket of S3's usual kind"):
+        settings_of(keyed(store), bucket)
 
 
-@pytest.mark.parametrize("variable", ["AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_SERVER_SIDE_ENCRYPTION"])
-def test_variables_that_no_argument_overrides(
-    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, variable: str
+def test_a_variable_that_no_argument_overrides_is_refused(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, "aws:kms")
-    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
-    assert store.methods() == ["HEAD", "GET"]
+    monkeypatch.setenv("AWS_SSE_CUSTOMER_KEY_BASE64", "a2V5")
+    with pytest.raises(parquet_bloom.StorageError, match="AWS_SSE_CUSTOMER_KEY_BASE64 .* unset it"):
+        rows(uri(store))
 
 
-@pytest.mark.parametrize("where", ["variable", "profile"])
-def test_other_kinds_of_endpoints_of_amazons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str) -> None:
-    given = arrow_options(fs.S3FileSystem(access_key="k", secret_key="s", region="us-east-1"))
-    if where == "variable":
-        monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
-    else:
-        (tmp_path / ".aws").mkdir()
-        (tmp_path / ".aws/config").write_text("[default]\nuse_dualstack_endpoint = true\n")
-    with pytest.raises(InexpressibleError, match="FIPS"):
+def test_variables_of_writing_change_no_request_for_reading(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "aws:kms")
+    monkeypatch.setenv("AWS_SSE_KMS_KEY_ID", "a-key")
+    assert rows(uri(store)) == 1200
+    assert not [name for name in store.of_objects()[0].headers if "encryption" in name]
+
+
+@pytest.mark.parametrize(
+    ("fips", "dual", "host"),
+    [(True, False, "s3-fips"), (False, True, "s3.dualstack"), (True, True, "s3-fips.dualstack"), (False, False, "s3")],
+)
+def test_other_kinds_of_endpoints_of_amazons(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fips: bool, dual: bool, host: str
+) -> None:
+    given = {"access_key": "k", "secret_key": "s", "region": "us-east-1"}
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text("[default]\nuse_dualstack_endpoint = true\n")
+    with pytest.raises(OSError, match="set the variable AWS_USE_DUALSTACK_ENDPOINT"):
         settings_of(given, "data")
+    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", str(fips).lower())
+    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", str(dual).lower())
+    assert settings_of(given, "data").config["endpoint"] == f"https://data.{host}.us-east-1.amazonaws.com"
+
+
+URIS = [
+    "s3://k:s%2F@data/?region=eu-north-1&scheme=http&endpoint_override=localhost%3A9000",
+    "s3://data/?region=eu-north-1&allow_bucket_creation=true&allow_delayed_open=false",
+    "gs://anonymous@data/?scheme=http&endpoint_override=localhost:4443",
+    "gs://data/?project_id=p&retry_limit_seconds=3",
+    "abfs://data@acct.dfs.core.windows.net/",
+    "abfss://acct.dfs.core.windows.net/data/",
+    "abfs://acct@data/?enable_tls=false&tenant_id=t&client_id=c&client_secret=s",
+    "abfs://acct.blob.core.windows.net/data/?sv=2020&sig=a%2Bb",
+    "abfs://acct@data/?blob_storage_authority=localhost:1&dfs_storage_authority=localhost:1",
+    "abfs://acct@127.0.0.1:10000/data/?enable_tls=false",
+]
+
+
+@pytest.mark.parametrize("text", URIS)
+def test_a_uri_means_what_pyarrow_takes_it_for(text: str) -> None:
+    """So that the writer, which is pyarrow's file system of the same settings, and the reader are of one storage."""
+    ours, path = Stores().locate(text)
+    theirs, _ = fs.FileSystem.from_uri(text)
+    given = {name: value for name, value in arrow_options(theirs).items() if value}
+    mine = {name: value for name, value in arrow_options(ours.filesystem).items() if value}
+    for options in (given, mine):  # pyarrow keeps the whole query as a signature
+        options["sas_token"] = options.get("sas_token", "").removeprefix("?")
+    assert {name: given.get(name) for name in mine} == mine
+    assert ours.filesystem.arrow.type_name == theirs.type_name
+    assert path.strip("/") in ("data", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("s3://data/x?speed=1", "'speed'"),
+        ("gs://me@data/x", "anonymous"),
+        ("abfs://data/x", "names no account"),
+        ("abfs://data@acct.dfs.core.windows.net/x?credential_kind=bad", "'bad'"),
+        ("gs://data/x?retry_limit_seconds=never", "no number"),
+        ("s3://k:s@/x?region=r", "names no bucket"),
+        ("s3://data/x?region=r&anonymous=perhaps", "true or false"),
+    ],
+)
+def test_a_uri_that_says_nothing_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(parquet_bloom.RequestError, match=reason):
+        parquet_bloom.inspect(text)
 
 
 # --- other file systems, and which one reads ------------------------------------------------------
 
 
-def test_what_pyarrow_reads_is_said(store: RecordingStore, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "parquet_bloom")
+def test_a_file_system_that_is_handed_over_reads_itself(store: RecordingStore) -> None:
     assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
-    assert "pyarrow" not in caplog.text
-    given = fs.S3FileSystem(**keyed(store, tls_ca_file_path="/etc/ssl/certs/ca-certificates.crt"))
-    assert rows("data/x.parquet", filesystem=given) == 1200
-    assert "objects of data are opened by pyarrow, with two requests each: tls_ca_file_path" in caplog.text
-    assert "given-secret" not in caplog.text
+    assert store.methods() == ["HEAD", "GET"]
+
+
+def test_a_uri_of_the_python_client_of_hadoop(store: RecordingStore) -> None:
+    assert rows(uri(store).replace("s3://", "s3a://")) == 1200
+    assert store.methods() == ["GET"]
 
 
 def test_a_store_without_suffix_ranges(store: RecordingStore, caplog: pytest.LogCaptureFixture) -> None:
@@ -231,7 +293,7 @@ def test_a_store_without_suffix_ranges(store: RecordingStore, caplog: pytest.Log
             answer.headers.pop("Content-Range")
 
     store.wrong = whole
-    filesystem = fs.S3FileSystem(**keyed(store))
+    filesystem = objects(**keyed(store))
     assert rows("data/x.parquet", filesystem=filesystem) == 1200
     assert store.methods() == ["GET", "HEAD", "GET"]
     assert rows("data/x.parquet", filesystem=filesystem) == 1200
@@ -247,13 +309,20 @@ def test_a_store_without_etags_of_the_bytes(store: RecordingStore, etag: str | N
             answer.headers["ETag"] = etag
 
     store.wrong = without
-    assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
-    assert store.methods() == ["GET", "HEAD", "GET"]
+    store.objects["data/large"] = bytes(200_000)
+    with OpenFile("data/large", objects(**keyed(store))) as source:
+        assert source.read(0, 3) == bytes(3)
+        assert not source.is_of_one_version, "its requests name no version"
+        store.objects["data/large"] = b"x" * 200_001
+        with pytest.raises(parquet_bloom.FileChangedError):
+            source.read(3, 3)
+    assert all("if-match" not in one.headers for one in store.of_objects())
+    assert store.methods() == ["GET"] * 3
 
 
 def test_an_empty_object_is_no_reason_to_give_up(store: RecordingStore) -> None:
     store.objects["data/empty.parquet"] = b""
-    filesystem = fs.S3FileSystem(**keyed(store))
+    filesystem = objects(**keyed(store))
     with pytest.raises(parquet_bloom.NotParquetError, match=r"empty\.parquet"):
         rows("data/empty.parquet", filesystem=filesystem)
     assert rows("data/x.parquet", filesystem=filesystem) == 1200
@@ -272,11 +341,10 @@ def test_many_file_systems_leave_few_stores(store: RecordingStore) -> None:
     for number in range(20):
         assert rows(uri(store, keys=f"k:s{number}@")) == 1200
     assert len(object_reader._process.own.kept) == object_reader._STORES
-    assert len(object_reader._process.own.known) <= 2
 
 
 def test_a_token_is_the_same_whoever_reads(store: RecordingStore) -> None:
-    filesystem = fs.S3FileSystem(**keyed(store))
+    filesystem = objects(**keyed(store))
     with OpenFile("data/x.parquet", filesystem) as one:
         with reading_by("pyarrow"), OpenFile("data/x.parquet", filesystem) as other:
             assert one.version_token == other.version_token
@@ -307,7 +375,6 @@ def test_keys_of_the_environment(store: RecordingStore, monkeypatch: pytest.Monk
 def in_a_process(store: RecordingStore, home: Path, before: str = "", **variables: str) -> list[tuple[str, str]]:
     """Read the object in a process of its own, as pyarrow and boto3 look at profiles once; (method, key id) of each."""
     code = f"""
-        {before}
         import logging, sys
         logging.basicConfig(level=logging.INFO)
         import parquet_bloom
@@ -318,7 +385,11 @@ def in_a_process(store: RecordingStore, home: Path, before: str = "", **variable
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables,
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", before + textwrap.dedent(code)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.stdout.strip() == "1200", done.stderr
     return [(one.method, one.signed_by) for one in store.of_objects()]
@@ -344,10 +415,29 @@ def test_a_profile(store: RecordingStore, tmp_path: Path) -> None:
     assert in_a_process(store, tmp_path, AWS_PROFILE="work") == [("GET", "of-work")]
 
 
-def test_a_profile_without_boto3_is_for_pyarrow(store: RecordingStore, tmp_path: Path) -> None:
+WITHOUT_BOTO3 = "import sys; sys.modules['botocore'] = sys.modules['boto3'] = None\n"
+
+
+def test_a_profile_without_boto3_is_an_error_that_names_the_extra(store: RecordingStore, tmp_path: Path) -> None:
     profiles(tmp_path, credentials="[default]\naws_access_key_id = of-default\naws_secret_access_key = s\n")
-    without = "import sys; sys.modules['botocore'] = sys.modules['boto3'] = None"
-    assert in_a_process(store, tmp_path, without) == [("HEAD", "of-default"), ("GET", "of-default")]
+    with pytest.raises(AssertionError, match=r"need boto3 \(pip install '.*'\)"):
+        in_a_process(store, tmp_path, WITHOUT_BOTO3)
+    assert store.asked == []
+
+
+def test_keys_of_the_environment_need_no_boto3(store: RecordingStore, tmp_path: Path) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    assert in_a_process(store, tmp_path, WITHOUT_BOTO3, **keys) == [("GET", "k")]
+
+
+def test_a_role_of_the_settings(store: RecordingStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-base")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://{store.endpoint}")
+    store.other["/"] = of_role("of-role")
+    given = keyed(store, access_key=None, secret_key=None, role_arn="arn:aws:iam::1:role/r", session_name="tests")
+    assert rows("data/x.parquet", filesystem=objects(**given)) == 1200
+    assert [one.signed_by for one in store.of_objects()] == ["of-role"]
 
 
 def answer_of_program() -> str:
@@ -431,9 +521,10 @@ def test_single_sign_on(store: RecordingStore, tmp_path: Path) -> None:
     assert asked == [("GET", "of-sso")]
 
 
-def test_no_credentials_at_all_are_pyarrows_error(store: RecordingStore, tmp_path: Path) -> None:
-    """Here its requests go out unsigned, and this store gives the object."""
-    assert [method for method, _ in in_a_process(store, tmp_path)] == ["HEAD", "GET"]
+@pytest.mark.parametrize("before", ["", WITHOUT_BOTO3], ids=["boto3", "without boto3"])
+def test_without_credentials_requests_are_not_signed(store: RecordingStore, tmp_path: Path, before: str) -> None:
+    """As a public bucket is read."""
+    assert in_a_process(store, tmp_path, before) == [("GET", "")]
 
 
 def test_credentials_of_a_file_that_is_written_anew(
@@ -443,7 +534,7 @@ def test_credentials_of_a_file_that_is_written_anew(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
     file.write_text(text.format("old"))
-    settings = settings_of(arrow_options(fs.S3FileSystem(**keyed(store, access_key=None, secret_key=None))), "data")
+    settings = settings_of(keyed(store, access_key=None, secret_key=None), "data")
     assert settings.credentials is not None
     assert settings.credentials()["access_key_id"] == "old"
     file.write_text(text.format("new"))
@@ -486,21 +577,31 @@ def test_a_private_ca_of_the_environment(authority: tuple[Path, Path], data: byt
         assert in_a_process(store, tmp_path, SSL_CERT_FILE=str(authority[0]), **keys) == [("GET", "k")]
 
 
-def test_a_private_ca_that_is_given_is_for_pyarrow(authority: tuple[Path, Path], data: bytes) -> None:
-    """obstore would trust it beside all others, pyarrow trusts it alone."""
+def test_a_web_identity_needs_no_boto3(authority: tuple[Path, Path], data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-web-token")
     with recording(authority[1]) as store:
         store.objects["data/x.parquet"] = data
-        filesystem = fs.S3FileSystem(**keyed(store, tls_ca_file_path=str(authority[0])))
-        assert rows("data/x.parquet", filesystem=filesystem) == 1200
-        assert store.methods() == ["HEAD", "GET"]
+        store.other["/"] = of_role("of-role", "AssumeRoleWithWebIdentity")
+        asked = in_a_process(
+            store, tmp_path, WITHOUT_BOTO3, AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"),
+            AWS_ROLE_ARN="arn:aws:iam::1:role/r", AWS_ENDPOINT_URL_STS=f"https://{store.endpoint}",
+            SSL_CERT_FILE=str(authority[0]),
+        )  # fmt: skip
+        assert asked == [("GET", "of-role")]
+
+
+def test_a_private_ca_of_a_uri(authority: tuple[Path, Path], data: bytes) -> None:
+    with recording(authority[1]) as store:
+        store.objects["data/x.parquet"] = data
+        assert rows(uri(store, tls_ca_file_path=str(authority[0]))) == 1200
+        assert store.methods() == ["GET"]
 
 
 def test_a_certificate_that_nobody_trusts(authority: tuple[Path, Path], data: bytes) -> None:
     with recording(authority[1]) as store:
         store.objects["data/x.parquet"] = data
         with pytest.raises(parquet_bloom.StorageError, match=r"data/x\.parquet") as caught:
-            once = fs.AwsStandardS3RetryStrategy(max_attempts=1)
-            rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store, retry_strategy=once)))
+            rows("data/x.parquet", filesystem=objects(**keyed(store)))
         assert "given-secret" not in str(caught.value)
         assert store.asked == []
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from support.commands import command, error_lines
-from support.object_store import READERS, ObjectStore, Request, reading_by, serving
+from support.object_store import READERS, ObjectStore, Request, objects, reading_by, serving
 from support.samples import ROW_GROUPS, keys_table, leftovers, random_bytes, write_keys
 
 import parquet_bloom
@@ -198,18 +198,18 @@ def test_a_missing_name_among_several_is_one_failure(store: ObjectStore, small: 
 
 
 def test_errors_of_a_storage_are_one_line(store: ObjectStore, capsys: pytest.CaptureFixture[str]) -> None:
-    refused = fs.S3FileSystem(
+    refused = objects(
         endpoint_override="127.0.0.1:9", scheme="http", access_key="a", secret_key="b", region="us-east-1",
-        connect_timeout=1, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+        connect_timeout=1,
     )  # fmt: skip
-    with pytest.raises(StorageError, match=r"^data/x: .*(connect|CONNECTION)") as caught:
+    with pytest.raises(StorageError, match=r"^data/x: .*(?i:connection)") as caught:
         parquet_bloom.inspect("data/x", filesystem=refused)
     assert "\n" not in str(caught.value)
     for name, says in {
         store.uri("data/none.parquet"): "s3://data/none.parquet: no such file",
         "nope://data/x": "nope://data/: ",
         "file://elsewhere/x": "names no other machine",
-        "s3:///x": "Missing bucket",
+        "s3:///x": "names no bucket",
     }.items():
         assert run(["inspect", name]) == 2
         told = capsys.readouterr().err
@@ -530,7 +530,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
 ) -> None:
     """Installing boto3 would not help, so nobody is told to."""
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # the role is asked for at once, and nobody answers
-    role = fs.S3FileSystem(role_arn="arn:aws:iam::1:role/x", session_name="s", external_id="e", region="us-east-1")
+    role = objects(role_arn="arn:aws:iam::1:role/x", session_name="s", external_id="e", region="us-east-1")
     (tmp_path / "x.parquet").write_bytes(small)
 
     def why(filesystem: fs.FileSystem) -> str:
@@ -546,7 +546,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
     assert why(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))).startswith("this file system cannot")
     monkeypatch.setattr("parquet_bloom.output.target.importlib.util.find_spec", lambda name: None)
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")
-    assert why(fs.S3FileSystem(region="us-east-1")).startswith("boto3 is not installed (pip install ")
+    assert why(objects(region="us-east-1")).startswith("boto3 is not installed (pip install ")
 
 
 def test_without_boto3_nothing_is_published_on_an_error(
@@ -569,8 +569,8 @@ def test_without_boto3_nothing_is_published_on_an_error(
 
 FORGETS = """
 import importlib.util, sys
-from pyarrow import fs
 import parquet_bloom, parquet_bloom.storage.open_file as storage
+from parquet_bloom.storage.remote import Objects
 from parquet_bloom.errors import StorageError
 
 importlib.util.find_spec = lambda name: None
@@ -583,8 +583,8 @@ def changed(self):
 
 storage.OpenFile.check_unchanged = changed
 try:
-    parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=fs.S3FileSystem(
-        endpoint_override=sys.argv[1], scheme="http", access_key="a", secret_key="b", region="us-east-1"))
+    parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=Objects("s3", dict(
+        endpoint_override=sys.argv[1], scheme="http", access_key="a", secret_key="b", region="us-east-1")))
 except StorageError as error:
     print(error)
 """
@@ -832,7 +832,7 @@ def test_local_file_systems_are_local(tmp_path: Path, small: bytes, kind: str) -
 
 def test_a_subtree_of_another_storage(store: ObjectStore, small: bytes) -> None:
     store.put("data/in/x.parquet", small)
-    below = fs.SubTreeFileSystem("data/in", store.filesystem)
+    below = fs.SubTreeFileSystem("data/in", store.filesystem.arrow)
     report = parquet_bloom.add_filters("x.parquet", "y.parquet", filesystem=below, columns=["*"])
     assert report.files[0].output == "y.parquet"
     assert store.names("data") == ["in/x.parquet", "in/y.parquet"]

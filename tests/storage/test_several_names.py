@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyarrow import fs
+from support.object_store import objects
 from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 from parquet_bloom.errors import StorageError
@@ -25,8 +25,7 @@ def store() -> Iterator[RecordingStore]:
 
 
 def found(store: RecordingStore, names: list[str]) -> FileSet:
-    retry = fs.AwsStandardS3RetryStrategy(max_attempts=1)
-    return locate(names, fs.S3FileSystem(**keyed(store, retry_strategy=retry)))
+    return locate(names, objects(**keyed(store)))
 
 
 def paths(files: FileSet) -> list[str]:

@@ -20,9 +20,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from pyarrow import fs
 
 from support.loopback import free_port, running_server
+from support.object_store import objects
 from support.recording_store import Answer, Asked, RecordingStore
 
 ACCOUNT = "devstoreaccount1"  # Azurite's own, with its key; both are public
@@ -69,7 +69,7 @@ class RecordingAzure(RecordingStore):
 
     def put(self, name: str, data: bytes) -> None:
         """Put an object, "container/name", past the recorder."""
-        with on(self.upstream).open_output_stream(name) as out:
+        with on(self.upstream).arrow.open_output_stream(name) as out:
             out.write(data)
         self.objects[name] = data
 
@@ -100,7 +100,7 @@ class RecordingAzure(RecordingStore):
 
 
 def options(authority: str, **more: Any) -> dict[str, Any]:
-    """Arguments of an AzureFileSystem, without credentials."""
+    """Settings of Azure, without credentials."""
     given = {
         "account_name": ACCOUNT, "blob_storage_authority": authority, "blob_storage_scheme": "http",
         "dfs_storage_authority": authority, "dfs_storage_scheme": "http",
@@ -108,9 +108,9 @@ def options(authority: str, **more: Any) -> dict[str, Any]:
     return {**given, **more}
 
 
-def on(authority: str, **more: Any) -> fs.AzureFileSystem:
-    """pyarrow's file system, with the account's key unless there are other credentials."""
-    return fs.AzureFileSystem(**options(authority, **(more or {"account_key": KEY})))
+def on(authority: str, **more: Any) -> Any:
+    """The storage as a URI names it, with the account's key unless there are other credentials."""
+    return objects("abfs", **options(authority, **(more or {"account_key": KEY})))
 
 
 def sas() -> str:

@@ -14,6 +14,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import operand
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
+from parquet_bloom.storage.remote import arrow_of
 from support.duckdb_process import DuckDBError as DuckLakeError
 from support.duckdb_process import duckdb_with
 
@@ -93,7 +94,7 @@ def fill(lake: Lake) -> None:
 
 def stored_rows(snapshot: Snapshot, file: TableFile) -> list[dict[str, Any]]:
     """All rows of a file as rows of the table, deleted ones too."""
-    with pq.ParquetFile(file.path if file.is_local else file.filesystem.open_input_file(file.path)) as opened:
+    with pq.ParquetFile(file.path if file.is_local else arrow_of(file.filesystem).open_input_file(file.path)) as opened:
         table = opened.read()
     fields = file.fields or snapshot.fields
     inside = list(table.schema)

@@ -13,11 +13,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from pyarrow import fs
 
 from support.loopback import free_port, running_server
+from support.object_store import objects
 from support.recording_store import Answer, Asked, RecordingStore
 
 NAMES = ["year=2025/month=1/a.parquet", "year=2026/month=1/b.parquet", "year=2026/month=2/c.parquet", "top.parquet"]
@@ -116,7 +118,7 @@ class RecordingGoogle(RecordingStore):
         }  # fmt: skip
 
 
-def asking(store: RecordingStore, **more: object) -> fs.GcsFileSystem:
-    """pyarrow's file system for a recorder, without credentials unless there are others."""
+def asking(store: RecordingStore, **more: object) -> Any:
+    """A recorder as a URI names it, without credentials unless there are others."""
     given = {"anonymous": True, "scheme": store.scheme, "endpoint_override": store.endpoint, **more}
-    return fs.GcsFileSystem(**given, retry_time_limit=dt.timedelta(seconds=5))
+    return objects("gcs", **given, retry_time_limit=dt.timedelta(seconds=5))

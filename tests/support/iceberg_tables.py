@@ -53,6 +53,7 @@ from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.snapshot import Table as OurTable
 from parquet_bloom.storage.paths import DataFile as OurFile
+from parquet_bloom.storage.remote import arrow_of
 from parquet_bloom.tables.iceberg.table import open_iceberg
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
@@ -318,7 +319,7 @@ def stored_rows(file: OurFile) -> pa.Table:
     """All rows of a file, deleted ones too."""
     if file.filesystem is None:
         return pq.ParquetFile(file.path).read()
-    with file.filesystem.open_input_file(file.path) as stream:
+    with arrow_of(file.filesystem).open_input_file(file.path) as stream:
         return pq.ParquetFile(stream).read()
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from moto.server import create_backend_app
-from pyarrow import fs
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 KEY, SECRET, REGION = "tests-key", "tests-secret", "us-east-1"
@@ -163,7 +162,7 @@ class ObjectStore:
     endpoint: str
     wire: Wire
     client: Any
-    filesystem: fs.S3FileSystem
+    filesystem: Any
 
     def uri(self, path: str) -> str:
         """The URI a person would type."""
@@ -200,7 +199,7 @@ READERS = ["obstore", "pyarrow"]
 
 @contextmanager
 def reading_by(reader: str) -> Iterator[str]:
-    """While this is open objects are read by obstore where it can, or by pyarrow alone, as where obstore is missing."""
+    """While this is open objects are read by obstore, or by pyarrow alone, as in a process forked from one with it."""
     from parquet_bloom.storage import object_reader  # not above: .ci/bare has this module's store without the package
 
     before, process = object_reader._process.own, object_reader._Process(reader == "pyarrow")
@@ -209,6 +208,13 @@ def reading_by(reader: str) -> Iterator[str]:
         yield reader
     finally:
         object_reader._process.own = before
+
+
+def objects(kind: str = "s3", **settings: Any) -> Any:
+    """The storage that a URI with these settings names."""
+    from parquet_bloom.storage.remote import Objects
+
+    return Objects(kind, settings)
 
 
 def buckets(client: Any) -> set[str]:
@@ -241,10 +247,9 @@ def serving() -> Iterator[ObjectStore]:
             "s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
             config=Config(s3={"addressing_style": "path"}),
         )  # fmt: skip
-        filesystem = fs.S3FileSystem(
+        filesystem = objects(
             endpoint_override=endpoint.removeprefix("http://"), scheme="http", region=REGION,
             access_key=KEY, secret_key=SECRET, connect_timeout=2, request_timeout=10,
-            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
         )  # fmt: skip
         store, others = ObjectStore(endpoint, wire, client, filesystem), buckets(client)
         wire.clear()

@@ -195,7 +195,7 @@ def running(store: Store, certificate: Path | None = None) -> Iterator[Store]:
 
 
 def keyed(store: RecordingStore, **more: Any) -> dict[str, Any]:
-    """Arguments of an S3FileSystem with keys."""
+    """Settings of S3 with keys."""
     given = {
         "endpoint_override": store.endpoint, "scheme": store.scheme, "region": "eu-north-1",
         "access_key": "given-key", "secret_key": "given-secret",

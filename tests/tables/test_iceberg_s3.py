@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow.fs import S3FileSystem
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from support.iceberg_tables import Warehouse, add_deletes, append, by_text, entries, live_rows, position_deletes
@@ -20,6 +19,7 @@ from support.object_store import KEY, REGION, SECRET, ObjectStore, serving
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.source.snapshot import Change
+from parquet_bloom.storage.remote import Objects
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 
@@ -51,7 +51,7 @@ def test_a_table_on_s3_is_read_and_committed_to(warehouse: Warehouse, store: Obj
     before = by_text(table.scan().to_arrow().to_pylist())
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    assert isinstance(snapshot.filesystem, S3FileSystem), "readers of ours take pyarrow's"
+    assert isinstance(snapshot.filesystem, Objects), "it is read as a URI of the same settings is"
     assert all(file.path.startswith("lake/tables/") and file.shown == f"s3://{file.path}" for file in snapshot.files)
     assert by_text(live_rows(snapshot)) == before
     ways = ours.commit_modes(snapshot)

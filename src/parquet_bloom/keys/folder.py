@@ -35,10 +35,11 @@ from parquet_bloom.output.index_files import IndexFiles, storing
 from parquet_bloom.output.s3 import StoredFile
 from parquet_bloom.output.target import Target, Writing, hindrance_of, remove_unnamed
 from parquet_bloom.source.source import CallSource, ResolvedSource
+from parquet_bloom.storage.arrow_store import RemoteStore, fits
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.remote import Location, in_order, storage_error
+from parquet_bloom.storage.remote import Location, in_order
 from parquet_bloom.storage.store import GLOB
-from parquet_bloom.storage.stores import Stores, fits, store_of
+from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.storage.version_token import StoreToken
 
 _WRITER, _SENDING = "writer", "sending"  # in `work` of an index on S3: what makes ids its own; that sending has begun
@@ -352,14 +353,8 @@ class _StoreFolder(IndexFolder):
                     remove_unnamed(self._store.location(path))
 
     def _files(self) -> list[str]:
-        from pyarrow import fs
-
-        try:
-            selector = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
-            infos = self._store.filesystem.get_file_info(selector)
-        except Exception as error:
-            raise storage_error(self.path, error) from error
-        return [info.path for info in infos if info.is_file]
+        assert isinstance(self._store, RemoteStore)
+        return [path for path, is_file in self._store.list_folder(self._path) if is_file]
 
     def refuse_among_data(self, where: CallSource, found: ResolvedSource) -> None:
         mine = self._store.filesystem.type_name

@@ -31,7 +31,8 @@ from parquet_bloom.options import limits
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.remote import Location, arrow_options, s3_endpoint, side_by_side, storage_error
+from parquet_bloom.storage.remote import Location, arrow_options, proxy_of, s3_endpoint, side_by_side, storage_error
+from parquet_bloom.storage.stores import store_of
 
 # Of the old object, by the names that HeadObject's answer and CreateMultipartUpload's request share.
 _KEPT = (
@@ -68,8 +69,8 @@ class StoredFile(NewVersion):
         super().__init__(target)
         self._source, self._target = source, target
         self._overwrite, self._force = overwrite, force
-        old = source.location.filesystem
-        self._in_same_store = old is not None and old.equals(target.filesystem) and source.etag is not None
+        same = store_of(source.location).same(store_of(target))
+        self._in_same_store = source.is_remote and same and source.etag is not None
         self._pieces: list[Extent] = []
         self._writing = threading.Lock()
         self._spool = tempfile.TemporaryFile(prefix="parquet-bloom-")  # noqa: SIM115
@@ -431,7 +432,7 @@ def one_client() -> Iterator[None]:
 
 
 def client_of(filesystem: Any) -> Any:
-    """boto3's client for a pyarrow S3FileSystem: the same endpoint, region and credentials."""
+    """boto3's client for Objects of S3 or an S3FileSystem: the same endpoint, region and credentials."""
     clients = _clients.own
     with clients.lock:  # boto3's sessions are not made for several threads
         if (had := clients.made.get(id(filesystem))) is not None:
@@ -471,11 +472,8 @@ def _new_client(filesystem: Any) -> Any:
             settings[ours] = o[theirs]
     if o.get("anonymous"):
         settings["signature_version"] = UNSIGNED
-    proxy = o.get("proxy_options") or {}
-    if proxy.get("host"):
-        user = f"{proxy['username']}:{proxy['password']}@" if proxy.get("username") else ""
-        url = f"{proxy.get('scheme') or 'http'}://{user}{proxy['host']}:{proxy['port']}"
-        settings["proxies"] = {"http": url, "https": url}
+    if (proxy := proxy_of(o)) is not None:
+        settings["proxies"] = {"http": proxy, "https": proxy}
     try:
         # Checksums that not every store knows; each part sent has its MD5.
         config = Config(

@@ -30,7 +30,7 @@ from parquet_bloom.output.folder import SUFFIX
 from parquet_bloom.output.s3 import can_speak_for, client_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import require_space
-from parquet_bloom.storage.remote import Location, fsspec_of, storage_error
+from parquet_bloom.storage.remote import Location, arrow_of, fsspec_of, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import run_ignoring_signals
@@ -172,7 +172,7 @@ def remove_unnamed(new: Location) -> None:
             bucket, _, key = new.path.partition("/")
             client_of(new.filesystem).delete_object(Bucket=bucket, Key=key)
         elif store_of(new).exists(new.path):
-            new.filesystem.delete_file(new.path)
+            arrow_of(new.filesystem).delete_file(new.path)
     except FileNotFoundError:
         pass
     except Exception as error:
@@ -256,7 +256,7 @@ class UploadedFile(Draft):
             raise StorageError(self._to, "interrupted; nothing was changed")
 
     def _put(self, check: Callable[[], None]) -> None:
-        stream = self._to.filesystem.open_output_stream(self._to.path)
+        stream = arrow_of(self._to.filesystem).open_output_stream(self._to.path)
         try:
             self._write_to(stream)
             check()
@@ -268,7 +268,7 @@ class UploadedFile(Draft):
         stream.close()
 
     def _put_aside(self, check: Callable[[], None]) -> None:
-        filesystem, path = self._to.filesystem, self._to.path
+        filesystem, path = arrow_of(self._to.filesystem), self._to.path
         folder, name = posixpath.split(path)
         aside = posixpath.join(folder, f".{name[:120]}.{secrets.token_hex(4)}{SUFFIX}")
         made = _make_folder(filesystem, folder)

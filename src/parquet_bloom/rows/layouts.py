@@ -29,7 +29,7 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
 from parquet_bloom.options import Limits, limits
 from parquet_bloom.source.columns import Pairs, partition_value
-from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.remote import Location, arrow_of
 
 # --- fragments ------------------------------------------------------------------------------------
 #
@@ -81,8 +81,8 @@ def fragment(
     form  how the file is read; None: as file_format has it
     size  of the file, which spares another storage a request
     """
-    filesystem = (at.filesystem or _LOCAL) if isinstance(path, str) else None
-    known = size if filesystem is at.filesystem and filesystem is not None else None
+    filesystem = (arrow_of(at.filesystem) or _LOCAL) if isinstance(path, str) else None
+    known = size if filesystem is not None and not at.is_local else None
     made = (form or file_format()).make_fragment
     return made(path, filesystem, partition, row_groups=_ranked(groups), file_size=known)
 

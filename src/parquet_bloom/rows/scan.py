@@ -55,6 +55,7 @@ from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, RowMeter
+from parquet_bloom.storage.remote import arrow_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class Scan:
         self._search = Search(found, tree, how, index=asked)
         found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names
-        self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
+        self.filesystem = arrow_of(found.snapshot.filesystem) or pyarrow.fs.LocalFileSystem()
         opened = self._search.opened
         own = FileRows(found.files, self.keys, self.filesystem, lambda: self._opened, opened)
         self._rows: SourceRows = TableRows(found.snapshot, opened) if found.has_log else own

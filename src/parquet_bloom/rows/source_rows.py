@@ -47,6 +47,7 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile
+from parquet_bloom.storage.remote import arrow_of
 
 logger = logging.getLogger("parquet_bloom")
 
@@ -294,7 +295,7 @@ class FileRows:
         self.pages = PagesRead()
         self._noted = False
         self._wider: dict[str, DataFile] = {}  # columns whose type is wider than the first file's -> the file
-        self.filesystem = filesystem or pyarrow.fs.LocalFileSystem()
+        self.filesystem = arrow_of(filesystem) or pyarrow.fs.LocalFileSystem()
 
     @cached_property
     def schema(self) -> pa.Schema:

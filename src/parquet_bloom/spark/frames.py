@@ -23,7 +23,7 @@ from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.spark.sessions import context_of, is_own, own_python
 from parquet_bloom.spark.storages import storages
-from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.storage.remote import arrow_of, storage_error
 
 Row = dict[str, Any]
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -236,7 +236,9 @@ def write_report(spark: Any, frame: Any, name: str) -> None:
     schema = _arrow_schema(frame)
     try:
         with (
-            new_output(path, overwrite=False) if store.is_local else store.filesystem.open_output_stream(path) as out,
+            new_output(path, overwrite=False)
+            if store.is_local
+            else arrow_of(store.filesystem).open_output_stream(path) as out,
             pq.ParquetWriter(out, schema) as writer,
         ):
             rows = iter(frame.coalesce(_MOST_PARTS).toLocalIterator(prefetchPartitions=True))

@@ -28,7 +28,7 @@ from parquet_bloom.output.folder import SUFFIX, remove_stale
 from parquet_bloom.spark.frames import Row, computed, frame_of, kept, mapped, mapped_rows, mark, parallelism, width
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import HIVE_NULL, Partitions
-from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.remote import Location, arrow_of, storage_error
 from parquet_bloom.storage.store import GLOB, is_data
 from parquet_bloom.storage.table_folders import SIGNS, Table, Tables, table_in
 
@@ -338,7 +338,7 @@ def _tidy(folder: str, names: set[str], where: Storages) -> bool:
             original = name[1:].removesuffix(f"{SUFFIX}.old").rpartition(".")[0]
             if original and original not in names:
                 try:
-                    store.filesystem.move(f"{path}/{name}", f"{path}/{original}")
+                    arrow_of(store.filesystem).move(f"{path}/{name}", f"{path}/{original}")
                 except Exception as error:
                     raise storage_error(f"{folder}/{name}", error) from error
                 restored = True

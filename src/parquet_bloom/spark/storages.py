@@ -21,6 +21,7 @@ from typing import Any
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.paths import DataFile, partitions_of
+from parquet_bloom.storage.remote import Objects
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on
 
@@ -202,15 +203,15 @@ def _settings(spark: Any, prefixes: Iterable[str]) -> dict[str, str]:
 @lru_cache(64)
 def _filesystem(scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> Any:
     """One file system for all files of a process that share scheme, authority and settings."""
-    from pyarrow import fs
-
     known = dict(settings)
     if scheme in ("s3a", "s3", "s3n"):
-        return fs.S3FileSystem(**s3_options(authority.rpartition("@")[2], known))
+        return Objects("s3", s3_options(authority.rpartition("@")[2], known))
     if scheme in ("abfs", "abfss"):
-        return fs.AzureFileSystem(**azure_options(authority, known))
+        return Objects("abfs", azure_options(authority, known))
     if scheme == "gs":
-        return fs.GcsFileSystem(**gcs_options(known))
+        return Objects("gcs", gcs_options(known))
+    from pyarrow import fs
+
     return fs.FileSystem.from_uri(f"{scheme}://{authority or 'default'}/")[0]
 
 

@@ -42,31 +42,32 @@ One function turns names into files.
     HEAD and GET, not two HEADs. pyarrow's own local file systems become local paths.
 
 One set of methods for all storages.
-    `store.Store` declares open, version, kinds, names, folders above, entries. `store.LocalStore` and
-    `stores.RemoteStore` implement it, and `stores.store_of` alone chooses. `is_local` is tested only where the work
-    itself differs: locks, links, requests side by side.
+    `store.Store` declares open, version, kinds, names, folders above, entries. `store.LocalStore`,
+    `object_store.ObjectStore` and `arrow_store.RemoteStore` implement it, and `stores.store_on` alone chooses.
+    `is_local` is tested only where the work itself differs: locks, links, requests side by side.
 
 Files on other storages are worked on side by side, local ones one after the other.
     `remote.in_order` works on limits().concurrency (64) files ahead and gives results in order; no more wait in memory,
     however many files there are. 200 objects at 30 ms a request: `inspect` takes 1.0 s instead of 15.0. A local file is
     read from the page cache, where threads cost more than they save. pyarrow's S3 client has 25 connections unless its
-    reading threads are more, so `stores` raises these while it makes one. A file system that the caller made keeps
+    reading threads are more, so `remote` raises these while it makes one. A file system that the caller made keeps
     what it has.
 
-    Through pyarrow HEAD and GET a file remain. pyarrow's `open_input_file` takes no size in Python, and tells an ETag
-    only after a HEAD; the listing's FileInfo has none. Without an ETag neither `Source` nor `FileChangedError` would
-    notice a change that keeps size and time, so the HEAD is not saved.
+    Through a file system of pyarrow that is handed over HEAD and GET a file remain: `open_input_file` takes no size in
+    Python, and tells an ETag only after a HEAD. Without an ETag neither `Source` nor `FileChangedError` would notice a
+    change that keeps size and time.
 
-Objects cost one request each through obstore, a choice of the user's (the extra `stores`).
-    The first GET is one of the last 64 KiB, whose answer has size and ETag; a listing is not needed for them, so names
-    come from pyarrow as before. Later GETs name the ETag. Azure has no requests for last bytes, so there obstore lists.
-    Google's versions are generations, whose numbers pyarrow tells too; ETags differ between its two APIs, and obstore
-    has no generations of listings. `object_s3`, `object_google` and `object_azure` tell obstore what pyarrow's file
-    system was told, or that they cannot; a first request that fails is asked again of pyarrow, whose error is the one
-    to tell. So obstore can make a configuration that works neither fail nor mean something else.
+Objects of s3:, gs: and abfs: cost one request each, through obstore.
+    The first GET is one of the last 64 KiB, whose answer has size and ETag. Later GETs name the ETag. Azure has no
+    requests for last bytes, so there the listing's ETags open objects. Google's versions are generations, which its
+    listings do not tell here. `object_s3`, `object_google` and `object_azure` say what a URI means in obstore's words.
+    `remote.Objects` has a URI's settings by names of pyarrow's parameters. Its `arrow` is pyarrow's file system of the
+    same ones: it writes, data sets of pyarrow's read by it, and so do forked children, which cannot use obstore.
 
-    Nothing is left to obstore's own look at the environment: HTTPS_PROXY and AWS_SKIP_SIGNATURE change its requests,
-    and not pyarrow's.
+    A setting that obstore does not have is refused in one line: there is no second way that nobody sees. Credentials
+    that obstore cannot find itself (profiles, SSO, programs, roles) are boto3's.
+
+    Nothing is left to obstore's own look at the environment: HTTPS_PROXY and AWS_SKIP_SIGNATURE would change requests.
 
 The last 64 KiB of a remote file stay in memory, because the checks read them again.
     A chunk reaches pyarrow through a file object that reads ahead. With `pre_buffer` pyarrow would keep whole row

@@ -1,22 +1,26 @@
-"""The options of pyarrow's file system of Azure as obstore's, or the reason why they cannot be.
+"""Azure's storage as obstore reads it: the options of a URI or of a session, in obstore's words.
 
-    pyarrow's option                      obstore
-    account_name, blob_storage_*          endpoint, with the account in the host's name or behind it, as pyarrow has it
+    option                                obstore
+    account_name, blob_storage_*          endpoint, with the account in the host's name or behind it
     account_key, sas_token                credential_provider
-    credential_kind=anonymous in a URI    skip_signature
+    credential_kind=anonymous             skip_signature
     client_id, client_secret, tenant_id,  credential_provider: a token of azure-identity, by the credential of the same
-    none of them, other kinds             name; without that package InexpressibleError, and pyarrow asks for the token
+    none of them, other kinds             name. Without that package obstore has them itself: a client's secret, the
+                                          machine's identity, workload identity, the login of az
 
-The proxy is the one that libcurl would take. pyarrow's dfs_storage_* are of writing and of folders.
+The proxy is the one that libcurl would take. The options dfs_storage_* are of writing and of folders.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote
 
+from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.object_settings import (
     BUCKET,
     Credentials,
@@ -24,12 +28,16 @@ from parquet_bloom.storage.object_settings import (
     ObjectSettings,
     client_options,
     curls_proxy,
+    of_no_use,
+    options_in,
     refuse_variables,
+    yes_or_no,
 )
 
 _USED = {
     "account_name", "account_key", "sas_token", "client_id", "client_secret", "tenant_id", "blob_storage_authority",
     "blob_storage_scheme", "dfs_storage_authority", "dfs_storage_scheme",
+    "credential_kind",
 }  # fmt: skip
 # Variables that would make obstore's requests other ones, and that no argument overrides.
 _OTHERS = (
@@ -44,77 +52,111 @@ _CREDENTIALS = {
     "workload_identity": "WorkloadIdentityCredential",
     "cli": "AzureCliCredential",
 }
+_OF_URIS = {
+    "blob_storage_authority", "dfs_storage_authority", "credential_kind", "enable_tls", "tenant_id", "client_id",
+    "client_secret",
+}  # fmt: skip
+_BLOB, _DFS = ".blob.core.windows.net", ".dfs.core.windows.net"
 
 
-def credential_kind(filesystem: Any, options: Mapping[str, Any]) -> str | None:
-    """The credential_kind of the URI that a file system was made of; "default" without; None: another one.
+def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
+    """The options of a URI, and its container, "" where that begins the path. Raises RequestError.
 
-    pyarrow does not export it, but compares it.
+    abfs://container@account.dfs.core.windows.net/, abfs://account.dfs.core.windows.net/container/,
+    abfs://account@container/, abfs://account@host:port/container/
     """
-    from pyarrow import fs
+    user, _, host = authority.rpartition("@")
+    user = unquote(user.partition(":")[0])
+    parts = [part for part in query.split("&") if part]
+    is_signed = any(part.startswith("sig=") for part in parts)
+    signature = [part for part in parts if is_signed and unquote(part.partition("=")[0]) not in _OF_URIS]
+    named = options_in("&".join(part for part in parts if part not in signature), _OF_URIS, "Azure Blob File System")
+    scheme = "https" if yes_or_no("enable_tls", named.pop("enable_tls", "true")) else "http"
+    found: dict[str, Any] = {"blob_storage_authority": _BLOB, "dfs_storage_authority": _DFS}
+    if host.endswith(_BLOB):
+        account, container = host.removesuffix(_BLOB), ""
+    elif host.endswith(_DFS):
+        account, container = host.removesuffix(_DFS), user
+    elif "." in host or ":" in host:
+        account, container = user, ""
+        found = dict.fromkeys(found, host)
+    else:
+        account, container = user, host
+    if not account:
+        raise RequestError("names no account: abfs://container@account.dfs.core.windows.net/path")
+    found |= {**named, "account_name": account, "blob_storage_scheme": scheme, "dfs_storage_scheme": scheme}
+    kind = found.get("credential_kind")
+    if kind not in (None, "anonymous", *_CREDENTIALS):
+        raise RequestError(f"Unexpected credential_kind: '{kind}'")
+    if kind == "default":
+        del found["credential_kind"]
+    if signature:
+        found["sas_token"] = "&".join(signature)
+    return found, f"{container}/" if container else ""
 
-    if any(options[name] for name in ("account_key", "sas_token", "client_id")):
-        return None
-    if filesystem.equals(fs.AzureFileSystem(**options)):
-        return "default"
-    names = ("blob_storage_authority", "dfs_storage_authority")
-    query = {name: options[name] for name in names}
-    query["enable_tls"] = "false" if options["blob_storage_scheme"] == "http" else "true"
-    for kind in ("anonymous", *_CREDENTIALS):
-        uri = f"abfs://{options['account_name']}@data/?{urlencode({**query, 'credential_kind': kind})}"
-        try:
-            other, _ = fs.FileSystem.from_uri(uri)
-        except Exception:
-            continue
-        if filesystem.equals(other):
-            return kind
-    return None
 
-
-def settings_of(options: Mapping[str, Any], container: str, kind: str | None) -> ObjectSettings:
-    """The settings for a container on the file system with these options (remote.arrow_options).
-
-    kind  as `credential_kind` gives it
-    Raises InexpressibleError.
-    """
+def settings_of(options: Mapping[str, Any], container: str) -> ObjectSettings:
+    """The settings for a container on a storage with these options (remote.Objects). Raises InexpressibleError."""
     for name, value in options.items():
         if value and name not in _USED:
-            raise InexpressibleError(name)
+            raise of_no_use(name)
     refuse_variables(_OTHERS)
-    account, authority = options["account_name"], options["blob_storage_authority"]
+    account, authority = options.get("account_name"), options.get("blob_storage_authority") or _BLOB
     if not BUCKET.fullmatch(container) or not account:
-        raise InexpressibleError("a container of this name")
-    scheme = options["blob_storage_scheme"]
+        raise InexpressibleError(f"{container or 'no name'} is no name of a container")
+    scheme = options.get("blob_storage_scheme") or "https"
     endpoint = f"{scheme}://{account}{authority}" if authority.startswith(".") else f"{scheme}://{authority}/{account}"
-    credentials, secrets = _credentials(options, kind)
+    credentials, secrets, more = _credentials(options)
     config = {
         "account_name": account,
         "endpoint": endpoint,
         "use_emulator": False,
         "use_fabric_endpoint": False,
-        "skip_signature": credentials is None,
+        "skip_signature": credentials is None and not secrets,
+        **more,
     }
     client = client_options(endpoint, curls_proxy(endpoint))
     suffixes, folders = False, True  # a folder of a hierarchical namespace answers HEAD as an empty object does
     return ObjectSettings("AzureStore", container, config, client, credentials, secrets, suffixes, False, folders)
 
 
-def _credentials(options: Mapping[str, Any], kind: str | None) -> tuple[Credentials | None, tuple[object, ...]]:
-    key, sas = options["account_key"], options["sas_token"].removeprefix("?")
+def _credentials(
+    options: Mapping[str, Any],
+) -> tuple[Credentials | None, tuple[object, ...], dict[str, Any]]:
+    """The provider of credentials, what tells them apart, and what obstore finds others by."""
+    key, sas = options.get("account_key"), (options.get("sas_token") or "").removeprefix("?")
     if key:
-        return (lambda: {"access_key": key, "expires_at": None}), (key,)
+        return (lambda: {"access_key": key, "expires_at": None}), (key,), {}
     if sas:
-        return (lambda: {"sas_token": sas, "expires_at": None}), (sas,)
+        return (lambda: {"sas_token": sas, "expires_at": None}), (sas,), {}
+    kind = options.get("credential_kind") or "default"
     if kind == "anonymous":
-        return None, ()
-    tenant, client, secret = options["tenant_id"], options["client_id"], options["client_secret"]
-    if secret:
-        return _by_identity("ClientSecretCredential", tenant, client, secret), (tenant, client, secret)
-    if client:
-        return _alone(_by_identity("ManagedIdentityCredential", client_id=client))
-    if kind not in _CREDENTIALS:
-        raise InexpressibleError("a credential_kind of a later pyarrow")
-    return _alone(_by_identity(_CREDENTIALS[kind]))
+        return None, (), {}
+    own = {name: options[name] for name in ("tenant_id", "client_id", "client_secret") if options.get(name)}
+    if not _has_identity():
+        more = {**own, "use_azure_cli": "true"} if kind == "cli" else dict(own)
+        return None, ("obstore", kind, *sorted(own.items()), *_sources()), more
+    if "client_secret" in own:
+        made = _by_identity("ClientSecretCredential", *(own.get(name, "") for name in _OF_CLIENTS))
+        return made, tuple(own.items()), {}
+    if "client_id" in own:
+        return *_alone(_by_identity("ManagedIdentityCredential", client_id=own["client_id"])), {}
+    return *_alone(_by_identity(_CREDENTIALS[kind])), {}
+
+
+def _has_identity() -> bool:
+    try:
+        import azure.identity  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+_OF_CLIENTS = "tenant_id", "client_id", "client_secret"
+
+
+def _sources() -> tuple[object, ...]:
+    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AZURE_")))
 
 
 def _alone(credentials: Credentials) -> tuple[Credentials, tuple[object, ...]]:
@@ -126,17 +168,15 @@ def _alone(credentials: Credentials) -> tuple[Credentials, tuple[object, ...]]:
 
 
 def _by_identity(name: str, *arguments: str, **named: str) -> Credentials:
-    """Tokens of azure-identity, which keeps and renews them. The first is requested here: else pyarrow has its try."""
-    try:
-        import azure.identity
-    except ImportError:
-        reason = "no key and no SAS in the options, and azure-identity is not installed"
-        raise InexpressibleError(reason) from None
+    """Tokens of azure-identity, which keeps and renews them. The first is requested here: so its error is told once."""
+    import azure.identity
+
     try:
         found = getattr(azure.identity, name)(*arguments, **named)
         found.get_token(_SCOPE)
     except Exception as error:  # such as a machine without an identity
-        raise InexpressibleError(f"azure-identity gives no token ({type(error).__name__})") from error
+        reason = without_secret(first_line(error))
+        raise InexpressibleError(f"azure-identity gives no token: {reason}") from error
 
     def token() -> dict[str, Any]:
         now = found.get_token(_SCOPE)

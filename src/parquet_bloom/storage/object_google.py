@@ -1,12 +1,12 @@
-"""The options of pyarrow's file system of Google's storage as obstore's, or the reason why they cannot be.
+"""Google's storage as obstore reads it: the options of a URI or of a session, in obstore's words.
 
-    pyarrow's option                      obstore
+    option                                obstore
     scheme, endpoint_override             base_url; both have the bucket in the path
     anonymous                             skip_signature
     access_token                          credential_provider
     none of them, the default             application_credentials: the key of a service account, or the login of gcloud;
                                           without such a file the machine's own account
-    target_service_account, other files   InexpressibleError: pyarrow reads such objects itself
+    target_service_account, other files   InexpressibleError
 
 Tokens come from Google, or are signed here, as obstore does both. The proxy is the one that libcurl would take.
 """
@@ -16,19 +16,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
+from parquet_bloom.errors import RequestError
 from parquet_bloom.storage.object_settings import (
     BUCKET,
     InexpressibleError,
     ObjectSettings,
     client_options,
     curls_proxy,
+    of_no_use,
+    options_in,
     refuse_variables,
 )
 
 _USED = {"anonymous", "access_token", "credential_token_expiration", "scheme", "endpoint_override"}
-# How long pyarrow tries a request again is no matter: obstore does so for half a minute.
+_OF_URIS = {"scheme", "endpoint_override", "project_id", "retry_limit_seconds"}
+# How long a request may be tried again is no matter for reading: obstore does so for half a minute.
 _OF_WRITING = {"default_bucket_location", "default_metadata", "project_id", "retry_time_limit"}
 # Variables that would make obstore's requests other ones, or Google's own library's, and that no argument overrides.
 _OTHERS = (
@@ -43,17 +48,30 @@ _MACHINES = ("the machine's",)  # credentials that are in no file
 _METADATA_HOSTS = "metadata.google.internal", "169.254.169.254"
 
 
-def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
-    """The settings for a bucket on the file system with these options (remote.arrow_options).
+def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
+    """The options of a URI, and its bucket. Raises RequestError."""
+    user, _, bucket = authority.rpartition("@")
+    found: dict[str, Any] = options_in(query, _OF_URIS, "GCS")
+    if user not in ("", "anonymous"):
+        raise RequestError('a URI of Google\'s storage has no user but "anonymous"')
+    if not bucket:
+        raise RequestError("names no bucket")
+    if "retry_limit_seconds" in found:
+        try:
+            found["retry_time_limit"] = timedelta(seconds=float(found.pop("retry_limit_seconds")))
+        except (ValueError, OverflowError) as error:
+            raise RequestError("retry_limit_seconds is no number of seconds") from error
+    return {**found, "anonymous": True} if user else found, f"{bucket}/"
 
-    Raises InexpressibleError.
-    """
+
+def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
+    """The settings for a bucket on a storage with these options (remote.Objects). Raises InexpressibleError."""
     for name, value in options.items():
         if value and name not in _USED | _OF_WRITING:
-            raise InexpressibleError(name)
+            raise of_no_use(name)
     refuse_variables(_OTHERS)
     if not BUCKET.fullmatch(bucket):
-        raise InexpressibleError("a bucket of this name")
+        raise InexpressibleError("is no name of a bucket")
     endpoint = _endpoint(options)
     config: dict[str, Any] = {"base_url": endpoint, "skip_signature": bool(options.get("anonymous"))}
     credentials, secrets = None, tuple[object, ...]()
@@ -76,14 +94,14 @@ def _endpoint(options: Mapping[str, Any]) -> str:
         return emulator.rstrip("/")
     host = options.get("endpoint_override") or "storage.googleapis.com"
     if "://" in host:
-        raise InexpressibleError("an endpoint_override with a scheme")
+        raise InexpressibleError("endpoint_override has no scheme before its host; give scheme beside it")
     return f"{options.get('scheme') or 'https'}://{host}".rstrip("/")
 
 
 def _login(config: dict[str, Any]) -> tuple[object, ...]:
     """Name the file of the default credentials to obstore, where there is one. Its path and time; or the machine's.
 
-    Raises InexpressibleError for one that obstore does not know, or that is damaged: pyarrow says so in its own words.
+    Raises InexpressibleError for one that obstore does not know, or that is damaged.
     """
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     home = os.environ.get("HOME")
@@ -96,14 +114,14 @@ def _login(config: dict[str, Any]) -> tuple[object, ...]:
         changed = os.stat(path).st_mtime_ns
     except FileNotFoundError:
         if named:
-            raise InexpressibleError("no file at GOOGLE_APPLICATION_CREDENTIALS") from None
+            raise InexpressibleError("there is no file at GOOGLE_APPLICATION_CREDENTIALS") from None
         return _MACHINES
     except (OSError, ValueError) as error:
-        raise InexpressibleError(f"the file of credentials ({type(error).__name__})") from error
+        raise InexpressibleError(f"the file of credentials cannot be read ({type(error).__name__})") from error
     kind = login.get("type") if isinstance(login, dict) else None
     if kind not in _LOGINS:
-        raise InexpressibleError("credentials of another type than service_account and authorized_user")
+        raise of_no_use("a file of credentials of another type than service_account and authorized_user")
     if login.get("universe_domain", "googleapis.com") != "googleapis.com" or login.get("disable_oauth"):
-        raise InexpressibleError("credentials of another cloud")
+        raise of_no_use("a file of credentials of another cloud")
     config["application_credentials"] = path
     return path, changed

@@ -5,65 +5,47 @@
            GET bytes=a-b, ?generation=            the same on Google's storage, whose versions have numbers
     open   HEAD                                   on Azure, which knows no requests for last bytes; nothing after a
                                                   listing, which has size and ETag
+    list   LIST                                   names, sizes, and ETags on S3 and Azure
 
-pyarrow asks HEAD first, and its GETs name no version. obstore (the extra `stores`) is a choice, not a need. pyarrow
-reads as before, and the logger says why, where
-
-* obstore is not installed, or the options cannot be told in its words (storage.object_settings)
-* a first request fails that pyarrow's does not: whatever was told apart wrongly is right again. An answer that does
-  not fit the request is an error of the store, though: pyarrow would not notice that bytes are missing
-* this process was forked from one that had obstore loaded. Its threads stayed behind; a request would wait for ever
-* a key has empty, "." or ".." parts, which obstore takes for those of a path
+A store without ETags of the bytes is read without If-Match: each answer's size and time are compared. A process that
+was forked from one that had obstore loaded cannot use it: its threads stayed behind, and a request would wait for ever.
+There pyarrow's file system of the same settings reads.
 """
 
 from __future__ import annotations
 
 import logging
-import posixpath
 import re
 import sys
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 from parquet_bloom.errors import FileChangedError
 from parquet_bloom.process import ForkSafe, Recent
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.object_settings import InexpressibleError, ObjectSettings
-from parquet_bloom.storage.remote import ArrowFile, Handle, Location, arrow_options, submit
+from parquet_bloom.storage.remote import ArrowFile, Handle, Location, Objects, arrow_of, submit
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
 R = TypeVar("R")
 logger = logging.getLogger("parquet_bloom")
 
 TAIL = 64 << 10  # bytes of an object's end that opening it brings
-_OTHERS = 4  # times as many objects as are wanted, that a listing goes through
-_STORES = 16  # that are kept when no file system has them any more, with their connections
+_STORES = 16  # that are kept when no call has them any more, with their connections
 _CHANGED = "was changed by another program meanwhile; ask again"
 
 
-class RefusedError(Exception):
-    """A request that failed; its text is the reason, in one line without secrets.
-
-    may_differ  whether pyarrow's request might not
-    """
-
-    def __init__(self, reason: str, may_differ: bool = True) -> None:
-        super().__init__(reason)
-        self.may_differ = may_differ
+class RefusedError(OSError):
+    """A request that failed; its text is the reason, in one line without secrets."""
 
 
 class WrongAnswerError(RefusedError):
-    """An answer that does not fit the request.
-
-    pyarrow does not read instead: where a body is short, it takes what its memory has for bytes.
-    """
+    """An answer that does not fit the request."""
 
     def __init__(self, reason: str = "the store answered with other bytes than it was asked for") -> None:
-        super().__init__(reason, may_differ=False)
+        super().__init__(reason)
 
 
 # --- an open object -------------------------------------------------------------------------------
@@ -86,8 +68,8 @@ class ObjectFile:
 
     @property
     def one_version(self) -> bool:
-        """Whether reads are by If-Match: not in a forked child."""
-        return not self._bucket.is_lost
+        """Whether reads name the version: not where it has no name, and not in a forked child."""
+        return is_named(self._told) and not is_forked()
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes of this version. Raises FileChangedError, and OSError for what the store says."""
@@ -95,19 +77,17 @@ class ObjectFile:
         if offset >= start and offset + length <= self.size:
             skip = offset - start
             return self._tail if skip == 0 and length == len(self._tail) else self._tail[skip : skip + length]
-        if self._bucket.is_lost:
+        if is_forked():
             return self._by_pyarrow().read(offset, length)
         try:
             return self._bucket.read(key_of(self._at), offset, length, self._told)
         except _OtherVersionError:
             raise FileChangedError(self._at, _CHANGED) from None
-        except RefusedError as error:
-            raise OSError(str(error)) from None
 
     def _by_pyarrow(self) -> Handle:
         """The same version as pyarrow reads it, in a child of the process that opened it."""
         if self._other is None:
-            opened = _by_pyarrow(self._at)
+            opened = ArrowFile(arrow_of(self._at.filesystem), self._at.path, True)
             if opened.version() != self._told:
                 opened.close()
                 raise FileChangedError(self._at, _CHANGED)
@@ -140,51 +120,45 @@ class ObjectFile:
 # --- a bucket -------------------------------------------------------------------------------------
 
 
+class Listed(NamedTuple):
+    """An object of a listing."""
+
+    key: str
+    version: StoreToken
+
+
 class Bucket:
     """A bucket as obstore reads it.
 
-    works  whether an answer came that was right; before that, what fails may be obstore's or our doing
+    lists_versions  whether the versions of its listings are those of its answers; None: not known yet
     """
 
     def __init__(self, settings: ObjectSettings) -> None:
-        """Raises InexpressibleError, ImportError."""
+        """Raises InexpressibleError."""
         try:
             self._store = settings.make()
         except ImportError:
             raise
         except BaseException as error:
             raise InexpressibleError(_one_line(error)) from error
-        self.works = False
-        self._given_up = False
-        self._knows_suffixes = settings.has_suffixes
+        self._knows_suffixes = self.has_suffixes = settings.has_suffixes
         self._has_folders, self.by_generation = settings.has_folders, settings.by_generation
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether pyarrow reads its objects."""
-        return self._given_up or _process.own.forked
-
-    def give_up(self, reason: str) -> None:
-        """Let pyarrow read its objects from now on."""
-        self._given_up = True
-        logger.info("objects are opened by pyarrow, with two requests each: %s", reason)
+        self.lists_versions: bool | None = None
 
     def open(self, at: Location, tail: int = TAIL) -> ObjectFile:
         """Open an object by so many bytes of its end. Raises FileNotFoundError, RefusedError."""
+        key = key_of(at)
         try:
-            told, data = self._end(key_of(at), tail) if self._knows_suffixes else self._head(key_of(at))
+            told, data = self._end(key, tail) if self._knows_suffixes else self._head(key)
         except WrongAnswerError:
             if not self._knows_suffixes:
                 raise
-            told, data = self._head(key_of(at))
-            if told.size and not self.works:
+            told, data = self._head(key)
+            if told.size:
                 self._knows_suffixes = False
                 logger.info("the store does not know requests for last bytes; objects cost two requests each")
-        if told.told[0] is None or told.told[0].startswith("W/"):
-            raise RefusedError("the store gives no ETag of the bytes")
-        if self._has_folders and not told.size:
-            raise RefusedError("an empty object, which may be a folder")
-        self.works = True
+        if not told.size and self._has_folders and self.is_folder(key):
+            raise FileNotFoundError("is a folder")
         return ObjectFile(self, at, told, data)
 
     def _end(self, key: str, tail: int) -> tuple[StoreToken, bytes]:
@@ -214,7 +188,10 @@ class Bucket:
 
     def read(self, key: str, offset: int, length: int, told: StoreToken) -> bytes:
         """Read a range of one version. Raises RefusedError, _OtherVersionError for an answer made of another one."""
-        name = {"version": told.generation} if self.by_generation else {"if_match": told.told[0]}
+        if not is_named(told):
+            name = {}
+        else:
+            name = {"version": told.generation} if self.by_generation else {"if_match": told.told[0]}
         try:
             now, data, start = self._get(key, {"range": (offset, offset + length), **name}, length)
         except FileNotFoundError:
@@ -227,32 +204,57 @@ class Bucket:
             raise WrongAnswerError
         return data
 
-    def listed(self, prefix: str) -> Iterator[tuple[str, StoreToken]]:
-        """Key and version of each object below a folder; "" is the whole bucket. Raises RefusedError.
-
-        None where versions are generations: obstore takes none from listings.
-        """
+    def modified(self, key: str) -> int:
+        """When an object was written, in milliseconds since 1970. Raises FileNotFoundError, RefusedError."""
         import obstore
 
-        if self.by_generation:
-            return
+        with _errors():
+            meta = _interruptible(lambda: obstore.head(self._store, key))
+        return int(meta["last_modified"].timestamp() * 1000)
+
+    def start(self, key: str, most: int) -> bytes:
+        """The first bytes of an object. Raises FileNotFoundError, RefusedError."""
+        try:
+            return self._get(key, {"range": (0, most)}, most)[1]
+        except WrongAnswerError:  # as of an empty one, which has no first bytes
+            if self.version(key).size:
+                raise
+            return b""
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        """Each object below a folder; "" is the whole bucket. Raises FileNotFoundError, RefusedError."""
+        import obstore
+
         with _errors():
             pages = iter(obstore.list(self._store, prefix or None, chunk_size=50))
             while (page := _interruptible(lambda: next(pages, None))) is not None:
-                yield from map(self._entry, page)
+                yield from self._of_answer(prefix, page)
 
-    def level(self, prefix: str) -> tuple[list[tuple[str, StoreToken]], list[str]]:
-        """Key and version of each object in a folder, and the folders in it. Raises RefusedError."""
+    def level(self, prefix: str) -> tuple[list[Listed], list[str]]:
+        """Each object in a folder, and the folders in it. Raises FileNotFoundError, RefusedError."""
         import obstore
 
         with _errors():
             found = _interruptible(lambda: obstore.list_with_delimiter(self._store, prefix or None))
-        return [self._entry(meta) for meta in found["objects"]], list(found["common_prefixes"])
+            folders = list(found["common_prefixes"])
+            self._check_below(prefix, folders)
+            return list(self._of_answer(prefix, found["objects"])), folders
 
-    def _entry(self, meta: Mapping[str, Any]) -> tuple[str, StoreToken]:
-        etag = meta["e_tag"]
-        quoted = f'"{etag}"' if etag and not etag.endswith('"') else etag  # Azure's listings have no quotes
-        return meta["path"], self._version_in({**meta, "e_tag": quoted})
+    def is_folder(self, key: str) -> bool:
+        """Whether objects lie below a key. Raises RefusedError."""
+        return next(iter(self.listed(key)), None) is not None
+
+    def _of_answer(self, prefix: str, metas: Iterable[Mapping[str, Any]]) -> Iterator[Listed]:
+        for meta in metas:
+            self._check_below(prefix, [meta["path"]])
+            etag = meta["e_tag"]
+            quoted = f'"{etag}"' if etag and not etag.endswith('"') else etag  # Azure's listings have no quotes
+            yield Listed(meta["path"], StoreToken.of_headers(meta["size"], quoted, meta["last_modified"]))
+
+    def _check_below(self, prefix: str, keys: Sequence[str]) -> None:
+        wrong = next((key for key in keys if prefix and not key.startswith(f"{prefix}/")), None)
+        if wrong is not None:
+            raise WrongAnswerError(f"its listing names {wrong!r}, which is not in it")
 
     def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
         """Request an object: its version by the answer, its bytes, `most` of them, and their place."""
@@ -283,8 +285,16 @@ class _OtherVersionError(Exception):
 
 
 def key_of(at: Location) -> str:
-    """The object's key: the path without the bucket."""
-    return at.path.partition("/")[2]
+    """The object's key: the path without the bucket. Raises InexpressibleError for what obstore takes for a path."""
+    key = at.path.partition("/")[2]
+    if any(part in ("", ".", "..") for part in key.split("/")):
+        raise InexpressibleError("its key has an empty part, or one of dots, which cannot be read here; rename it")
+    return key
+
+
+def is_named(version: StoreToken) -> bool:
+    """Whether a request can name this version: by a generation, or an ETag of the bytes."""
+    return version.generation is not None or not (version.told[0] or "W/").startswith("W/")
 
 
 _GENERIC = re.compile(r"Generic \w+ error: ")
@@ -301,6 +311,8 @@ def _interruptible(ask: Callable[[], R]) -> R:
 def _errors() -> Iterator[None]:
     try:
         yield
+    except RefusedError:
+        raise
     except Exception as error:
         raise _refusal_of(error) from error
     except BaseException as error:
@@ -321,8 +333,7 @@ def _refusal_of(error: Exception) -> Exception:
         return RefusedError(_one_line(error))
     if "status code: 416" in text or (_GENERIC.match(text) and not asked):
         return WrongAnswerError(_one_line(error))
-    is_busy = re.search(r"status code: (429|5\d\d)", text) is not None
-    return RefusedError(_one_line(error), may_differ=not is_busy)
+    return RefusedError(_one_line(error))
 
 
 def _one_line(error: BaseException) -> str:
@@ -343,24 +354,20 @@ def _one_line(error: BaseException) -> str:
     return without_secret(_GENERIC.sub("", first)[:300]) or type(error).__name__
 
 
-# --- which objects obstore reads ------------------------------------------------------------------
+# --- the buckets of a process ---------------------------------------------------------------------
 
 
 class _Process:
     """The buckets of this process.
 
     forked  from one that had obstore loaded
-    known   id of pyarrow's file system -> a reference to it, and its buckets; None: pyarrow reads them
-    making  (id of a file system, bucket) -> the lock of whoever finds that one out
     kept    buckets by their settings, those used last at the end
     """
 
     def __init__(self, forked: bool) -> None:
         self.forked = forked
-        self.lock = threading.Lock()
-        self.known: dict[int, tuple[weakref.ref[Any], dict[str, Bucket | None]]] = {}
-        self.making: dict[tuple[int, str], threading.Lock] = {}
         self.kept: Recent[tuple[object, ...], Bucket] = Recent(_STORES)
+        self.lock = self.kept.lock
 
 
 # A process that is forked has its parent's obstore. One that was loaded before this module may be so too.
@@ -369,171 +376,46 @@ _started_by = sys.modules.get("multiprocessing")
 _process.own.forked &= _started_by is not None and _started_by.parent_process() is not None
 
 
-def bucket_of(at: Location) -> Bucket | None:
-    """The bucket that an object lies in; None: pyarrow reads it."""
-    name, _, key = at.path.partition("/")
-    if not key or any(part in ("", ".", "..") for part in key.split("/")):
-        return None
-    return _bucket(at, name)
+def is_forked() -> bool:
+    """Whether this process cannot use obstore, as another one that it was forked from had it loaded."""
+    return _process.own.forked
 
 
-def _bucket(at: Location, name: str) -> Bucket | None:
-    if _process.own.forked or not name:
-        return None
-    filesystem = at.filesystem
-    reference, buckets = _process.own.known.get(id(filesystem), (None, {}))
-    if reference is None or reference() is not filesystem or name not in buckets:
-        return _find(filesystem, name)
-    found = buckets[name]
-    return None if found is None or found.is_lost else found
-
-
-def _find(filesystem: Any, name: str) -> Bucket | None:
-    process, at = _process.own, (id(filesystem), name)
-    with process.lock:
-        reference, buckets = process.known.get(id(filesystem), (None, {}))
-        if reference is None or reference() is not filesystem:
-            gone = {number for number, (one, _) in process.known.items() if one() is None}
-            process.known = {number: one for number, one in process.known.items() if number not in gone}
-            process.making = {key: lock for key, lock in process.making.items() if key[0] not in gone}
-            buckets = {}
-            process.known[id(filesystem)] = weakref.ref(filesystem), buckets
-        making = process.making.setdefault(at, threading.Lock())
+def bucket_of(objects: Objects, name: str) -> Bucket:
+    """A bucket by its name. Raises InexpressibleError for settings that obstore does not have."""
+    own = objects.buckets.own
+    found = own.get(name)
+    if isinstance(found, Bucket):
+        return found
     # Credentials may take their time to come. Only those who want this bucket wait for them.
-    with making:
-        if name not in buckets:
-            buckets[name] = _made(filesystem, name)
-        return buckets[name]
+    with own.setdefault(name, threading.Lock()) if found is None else found:
+        if not isinstance(found := own[name], Bucket):
+            found = own[name] = _made(objects, name)
+        bucket: Bucket = found
+        return bucket
 
 
-def _made(filesystem: Any, name: str) -> Bucket | None:
-    try:
-        settings = _settings(filesystem, name)
-        with _process.own.lock:
-            had = _process.own.kept.find(settings.key)
-        found = Bucket(settings) if had is None or had.is_lost else had
-    except ImportError:
-        logger.debug("objects are opened by pyarrow: obstore is not installed")
-        return None
-    except InexpressibleError as error:
-        logger.info("objects of %s are opened by pyarrow, with two requests each: %s", name, error)
-        return None
-    with _process.own.lock:
-        _process.own.kept.keep(settings.key, found)
-    return found
+def _made(objects: Objects, name: str) -> Bucket:
+    settings = _settings(objects, name)
+    process = _process.own
+    with process.lock:
+        had = process.kept.find(settings.key)
+    made = had or Bucket(settings)
+    with process.lock:
+        process.kept.keep(settings.key, made)
+    return made
 
 
-def _settings(filesystem: Any, bucket: str) -> ObjectSettings:
+def _settings(objects: Objects, bucket: str) -> ObjectSettings:
     """For those alone who read this kind of storage. Raises InexpressibleError."""
-    options = arrow_options(filesystem)
-    if filesystem.type_name == "gcs":
+    if objects.type_name == "gcs":
         from parquet_bloom.storage import object_google
 
-        return object_google.settings_of(options, bucket)
-    if filesystem.type_name == "abfs":
+        return object_google.settings_of(objects.settings, bucket)
+    if objects.type_name == "abfs":
         from parquet_bloom.storage import object_azure
 
-        return object_azure.settings_of(options, bucket, object_azure.credential_kind(filesystem, options))
+        return object_azure.settings_of(objects.settings, bucket)
     from parquet_bloom.storage import object_s3
 
-    return object_s3.settings_of(options, bucket)
-
-
-def open_object(at: Location) -> Handle:
-    """Open an object. Raises what pyarrow raises, FileNotFoundError, OSError."""
-    bucket = bucket_of(at)
-    if bucket is None:
-        return _by_pyarrow(at)
-    worked = bucket.works
-    try:
-        return bucket.open(at)
-    except RefusedError as error:
-        if isinstance(error, WrongAnswerError) or (worked and not error.may_differ):
-            raise OSError(str(error)) from None
-        opened = _by_pyarrow(at)  # whose error is the one to tell
-        if not worked and not bucket.works and opened.size:
-            bucket.give_up(str(error))
-        return opened
-
-
-def object_version(at: Location) -> StoreToken | None:
-    """The version of an object by now, by one request; None: obstore does not read it. Raises FileNotFoundError."""
-    bucket = bucket_of(at)
-    if bucket is None or not bucket.works:
-        return None
-    try:
-        return bucket.version(key_of(at))
-    except RefusedError:
-        return None  # pyarrow's error is the one to tell
-
-
-def object_at(at: Location, version: StoreToken) -> Location:
-    """The same location, with the object open already where obstore reads it: no request says what is known."""
-    bucket = bucket_of(at) if version.told and version.told[0] and not at.opened else None
-    if bucket is None or not bucket.works:
-        return at
-    return replace(at, opened=[ObjectFile(bucket, at, version)])
-
-
-def object_by_end(at: Location, tail: int) -> Location:
-    """The same location, with the object open already by more of its end than usual, where obstore reads it."""
-    bucket = None if at.opened else bucket_of(at)
-    if bucket is not None and bucket.works:
-        with suppress(RefusedError, FileNotFoundError):  # opening it in the usual way says what is wrong
-            return replace(at, opened=[bucket.open(at, tail)])
-    return at
-
-
-def listed_versions(files: Sequence[Location]) -> dict[str, StoreToken]:
-    """The versions of objects of one bucket by one listing of the folder that all lie in, by path.
-
-    Nothing where obstore does not read them, the store refuses, or the folder has many times as many objects.
-    """
-    bucket = bucket_of(files[0]) if files else None
-    if bucket is None:
-        return {}
-    name = files[0].path.partition("/")[0]
-    wanted = {key_of(file) for file in files if file.path.startswith(name + "/")}
-    folder = posixpath.commonpath([posixpath.dirname(key) for key in wanted])
-    found: dict[str, StoreToken] = {}
-    with suppress(RefusedError, FileNotFoundError):
-        for number, (key, version) in enumerate(bucket.listed(folder)):
-            if number > _OTHERS * len(wanted) + 1000:
-                return {}
-            if key in wanted:
-                path = f"{name}/{key}"
-                if path in found:  # a listing that shows a key twice says nothing, and may have no end
-                    return {}
-                found[path] = version
-    return found
-
-
-def versions_below(folder: Location, recursive: bool) -> tuple[dict[str, StoreToken], list[str]]:
-    """The versions of all objects below a folder by one listing, by path, and of a level its folders.
-
-    Nothing where obstore cannot list them, or where a bucket that was not read yet has another version of one in its
-    answer than in its listing.
-    """
-    name, _, prefix = folder.path.rstrip("/").partition("/")
-    bucket = _bucket(folder, name)
-    if bucket is None:
-        return {}, []
-    found: dict[str, StoreToken] = {}
-    with suppress(RefusedError, FileNotFoundError):
-        entries, folders = (bucket.listed(prefix), []) if recursive else bucket.level(prefix)
-        for key, version in entries:
-            # A listing that shows a key twice says nothing, and may have no end; nor does one of keys elsewhere.
-            if key in found or (prefix and not key.startswith(f"{prefix}/")):
-                return {}, []
-            found[key] = version
-        if any(prefix and not one.startswith(f"{prefix}/") for one in folders):
-            return {}, []
-        if found and not bucket.works:
-            bucket.works = bucket.version(key := min(found)) == found[key]
-        if bucket.works:
-            return {f"{name}/{key}": version for key, version in found.items()}, [f"{name}/{one}" for one in folders]
-    return {}, []
-
-
-def _by_pyarrow(at: Location) -> ArrowFile:
-    return ArrowFile(at.filesystem, at.path, True)
+    return object_s3.settings_of(objects.settings, bucket)

@@ -1,34 +1,65 @@
 """Arguments of obstore's stores that its readers of S3, Google's storage and Azure have in common.
 
-obstore reads the environment too, and asks it for more than pyarrow does: HTTPS_PROXY, AWS_SKIP_SIGNATURE,
-GOOGLE_BEARER_TOKEN. So nothing is left to it: what changes how an object is read is named here, from the options of
-pyarrow's file system. A module for each kind finds them:
+obstore reads the environment too, and takes more from it than a URI means: HTTPS_PROXY, AWS_SKIP_SIGNATURE,
+GOOGLE_BEARER_TOKEN. So what changes how an object is read is named here. A module for each kind finds it:
 
-    object_s3, object_google, object_azure     settings_of(options, bucket) -> ObjectSettings, or InexpressibleError
+    object_s3, object_google, object_azure     options_of(authority, query) -> options of a URI, and the bucket in it
+                                               settings_of(options, bucket) -> ObjectSettings, or InexpressibleError
+
+Options have the names of parameters of pyarrow's file systems, as remote.Objects has them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+
+from parquet_bloom.errors import RequestError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
 _CONNECT_S, _ANSWER_S = 3.0, 10.0  # until a connection stands, and between two pieces of an answer
 _WHOLE_S = 3600.0  # of an answer: a slow line is none that hangs
+_CERTIFICATES = 8 << 20  # bytes
 _RETRIES, _RETRIES_S = 3, 30.0
 CREDENTIALS_KEPT = timedelta(minutes=10)  # then their source is asked again, which renews those that would end before
 # A proxy that no host goes through: without any it would be the environment's.
 DIRECT = "http://127.0.0.1:9", "*,0.0.0.0/0,::/0"
 
 
-class InexpressibleError(Exception):
-    """An option that obstore does not have, or not as pyarrow means it. Its text ends "reads them itself: ..."."""
+class InexpressibleError(OSError):
+    """A setting that obstore does not have; its text says what to do."""
+
+
+def of_no_use(name: str) -> InexpressibleError:
+    """The error for a setting."""
+    return InexpressibleError(
+        f"{name} cannot be used here; leave it out, or give a file system of pyarrow as filesystem"
+    )
+
+
+def options_in(query: str, known: Collection[str], storage: str) -> dict[str, str]:
+    """The options of a URI. Raises RequestError for others than those known."""
+    found = {}
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        name = unquote(name)
+        if name not in known:
+            raise RequestError(f"Unexpected query parameter in {storage} URI: '{name}'")
+        found[name] = unquote(value)
+    return found
+
+
+def yes_or_no(name: str, value: str) -> bool:
+    """An option that is true or false. Raises RequestError."""
+    if value.lower() not in ("true", "false", "1", "0"):
+        raise RequestError(f"{name} is true or false, not {value!r}")
+    return value.lower() in ("true", "1")
 
 
 Credentials = Callable[[], dict[str, Any]]
@@ -81,23 +112,28 @@ def refuse_variables(beginnings: tuple[str, ...]) -> None:
     """Raise InexpressibleError for a variable that would change obstore's requests, and that no argument overrides."""
     for name in os.environ:
         if name.upper().startswith(beginnings):
-            raise InexpressibleError(f"the variable {name}")
+            raise InexpressibleError(f"the variable {name} would change what is requested; unset it")
 
 
 def client_options(
-    endpoint: str, proxy: tuple[str, str], connect_s: float | None = None, answer_s: float | None = None
+    endpoint: str,
+    proxy: tuple[str, str],
+    connect_s: float | None = None,
+    answer_s: float | None = None,
+    authority: str | None = None,
 ) -> dict[str, Any]:
     """obstore's client_options.
 
     proxy      its URL, and the hosts that are asked directly: DIRECT or of `curls_proxy`
     connect_s  until a connection stands
     answer_s   between two pieces of an answer
+    authority  the file of certificates that are trusted beside the system's
     """
 
     def ms(given: float | None, otherwise: float) -> str:
         return f"{round(1000 * (given if given is not None and given > 0 else otherwise))}ms"
 
-    return {
+    options = {
         "allow_http": endpoint.startswith("http:"),
         "allow_invalid_certificates": False,
         "connect_timeout": ms(connect_s, _CONNECT_S),
@@ -109,10 +145,17 @@ def client_options(
         "proxy_url": proxy[0],
         "proxy_excludes": proxy[1],
     }
+    if authority is not None:
+        try:
+            with open(authority, "rb") as file:
+                options["root_certificate"] = file.read(_CERTIFICATES)
+        except OSError as error:
+            raise InexpressibleError(f"{authority}, the file of certificates: {error.strerror}") from error
+    return options
 
 
 def curls_proxy(endpoint: str) -> tuple[str, str]:
-    """The proxy that libcurl takes from the environment, as pyarrow's Google and Azure do; as in client_options."""
+    """The proxy that libcurl takes from the environment, as Google's and Azure's libraries do; as in client_options."""
     url = urlsplit(endpoint)
     # HTTP_PROXY is none of libcurl's: a web server would have it from a header of whoever asks it.
     variables = ["http_proxy"] if url.scheme == "http" else ["https_proxy", "HTTPS_PROXY"]

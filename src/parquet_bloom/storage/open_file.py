@@ -34,7 +34,7 @@ from parquet_bloom.format.outline import Outline, outline_of
 from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.walked import WalkedFooter
 from parquet_bloom.options import PathLike
-from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error
+from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, arrow_of, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, LocalToken, proves
 
@@ -491,7 +491,7 @@ class OpenFile:
 def arrow_input(at: Location) -> Any:
     """Open a file for pyarrow, which waits for a pipe. Raises StorageError for a local one of another kind, OSError."""
     if not at.is_local:
-        return at.filesystem.open_input_file(at.path)
+        return arrow_of(at.filesystem).open_input_file(at.path)
     with OpenFile(at) as file:
         return file.native_file()
 

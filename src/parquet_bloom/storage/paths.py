@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike, several
+from parquet_bloom.storage.arrow_store import RemoteStore
 from parquet_bloom.storage.display import Brief, without_secret
-from parquet_bloom.storage.remote import Location, side_by_side, storage_error, submit
+from parquet_bloom.storage.remote import Location, Objects, side_by_side, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths
-from parquet_bloom.storage.stores import RemoteStore, Stores, at_version, open_remote, store_of, store_on, uri_meant
+from parquet_bloom.storage.stores import Stores, at_version, store_of, store_on, uri_meant
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 from parquet_bloom.storage.version_token import StoreToken
 
@@ -298,9 +299,9 @@ class _Search:
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
-            opening = submit(open_remote, store.location(path))
-            # A name without an end of a file's is a folder's, most likely: S3 lists it while it is opened.
-            is_s3 = store.filesystem.type_name == "s3"
+            opening = submit(store.open, store.location(path), False)
+            # A name without an end of a file's is a folder's, most likely: it is listed while it is opened.
+            is_s3 = store.filesystem.type_name == "s3" or isinstance(store.filesystem, Objects)
             is_folder = is_s3 and not path.lower().endswith(SUFFIXES)
             listing = submit(self._search_store, store, path, False) if is_folder else None
             if self._tables is not None:
@@ -308,8 +309,8 @@ class _Search:
             try:
                 opened = opening.result()
             except Exception as error:
-                # S3 answers a missing object with FileNotFoundError. After another error of S3 a second request would
-                # fail the same way: the name counts as a file, and its error is raised.
+                # A missing object is a FileNotFoundError. After another error a second request would fail the same way:
+                # the name counts as a file, and its error is raised.
                 asked = not is_s3 or isinstance(error, FileNotFoundError)
                 if asked and listing is not None:
                     answer = listing.result()

@@ -2,7 +2,7 @@
 
 Here two kinds: what pyarrow opens itself (S3, GCS, Azure, HDFS), and what fsspec does. An fsspec file
 is never opened: its buffering would fetch megabytes for the fifty bytes of a filter's block.
-storage.object_reader has the third: objects through obstore. stores.open_remote chooses.
+storage.object_reader has the third: objects through obstore. stores.store_of chooses.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -33,7 +34,7 @@ R = TypeVar("R")
 class Location:
     """A path on a file system.
 
-    filesystem  pyarrow's object; None: the local one
+    filesystem  Objects, or pyarrow's object; None: the local one
     shown       what people are told, such as s3://bucket/key; the path itself unless given
     opened      at most one file, open already: finding out that it is one opened it
     """
@@ -139,7 +140,7 @@ def fsspec_of(filesystem: Any) -> Any:
     return getattr(getattr(filesystem, "handler", None), "fs", None)
 
 
-OBJECTS = ("s3", "gcs", "abfs")  # pyarrow's file systems whose answers name versions of bytes
+OBJECTS = ("s3", "gcs", "abfs")  # file systems whose answers name versions of bytes
 
 
 class ArrowFile:
@@ -237,9 +238,9 @@ class FsspecFile:
 
 
 def arrow_filesystem(filesystem: Any) -> Any:
-    """pyarrow's object for a file system of pyarrow or fsspec; None stays None. Raises RequestError."""
-    if filesystem is None:
-        return None
+    """The file system of Locations for one of pyarrow or fsspec; None stays None. Raises RequestError."""
+    if filesystem is None or isinstance(filesystem, Objects):
+        return filesystem
     from pyarrow import fs
 
     if isinstance(filesystem, fs.FileSystem):
@@ -249,8 +250,106 @@ def arrow_filesystem(filesystem: Any) -> Any:
     raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
 
 
+# --- storages of objects --------------------------------------------------------------------------
+
+
+class Objects:
+    """S3, Google's storage or Azure as a URI or a session names them: what Locations have for a file system.
+
+    storage.object_store reads from it by obstore. `arrow` is pyarrow's file system of the same settings: it writes, a
+    data set of pyarrow's reads by it, and so does a process that was forked from one that had obstore loaded.
+
+    type_name  "s3", "gcs" or "abfs", as pyarrow has it
+    settings   those that are set, by the names of pyarrow's parameters; credential_kind of Azure is beside them
+    buckets    what storage.object_reader keeps of buckets, by name
+    """
+
+    def __init__(self, type_name: str, settings: Mapping[str, Any]) -> None:
+        self.type_name = type_name
+        self.settings = {name: settings[name] for name in sorted(settings) if settings[name] not in (None, "")}
+        self.buckets: ForkSafe[dict[str, Any]] = ForkSafe(dict)
+        self._arrow: ForkSafe[list[Any]] = ForkSafe(list)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal settings."""
+        return self.type_name, *((name, str(value)) for name, value in self.settings.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objects) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __reduce__(self) -> tuple[type[Objects], tuple[str, dict[str, Any]]]:
+        return Objects, (self.type_name, self.settings)
+
+    def equals(self, other: object) -> bool:
+        """Whether the settings are equal."""
+        return self == other
+
+    @property
+    def arrow(self) -> Any:
+        """pyarrow's file system of these settings, made once. Raises what pyarrow raises."""
+        made = self._arrow.own
+        if not made:
+            with _connections():
+                made.append(_arrow_of(self.type_name, self.settings))
+        return made[0]
+
+
+def _arrow_of(type_name: str, settings: Mapping[str, Any]) -> Any:
+    from pyarrow import fs
+
+    given = dict(settings)
+    if type_name == "s3":
+        return fs.S3FileSystem(**given)
+    if type_name == "gcs":
+        from datetime import timedelta
+
+        return fs.GcsFileSystem(**{"retry_time_limit": timedelta(seconds=_GOOGLE_SECONDS), **given})
+    kind = given.pop("credential_kind", None)
+    if kind is None:
+        return fs.AzureFileSystem(**given)
+    from urllib.parse import urlencode
+
+    query = {name: given[name] for name in given if name.endswith("_authority")}
+    query |= {"enable_tls": "false" if given.get("blob_storage_scheme") == "http" else "true", "credential_kind": kind}
+    return fs.FileSystem.from_uri(f"abfs://{given['account_name']}@data/?{urlencode(query)}")[0]
+
+
+_GOOGLE_SECONDS = 20  # Google's client tries a request again for a quarter of an hour where no other is asked for
+
+
+@contextmanager
+def _connections() -> Iterator[None]:
+    """Let pyarrow make a file system with as many connections as requests that run at a time.
+
+    S3FileSystem takes their number, 25 at least, from the number of threads that pyarrow has for reading when it is
+    made (S3FileSystem::Impl::Init of Arrow 26). The threads themselves are not started for that.
+    """
+    import pyarrow as pa
+
+    threads = pa.io_thread_count()
+    if threads >= limits().concurrency:
+        yield
+        return
+    pa.set_io_thread_count(limits().concurrency)
+    try:
+        yield
+    finally:
+        pa.set_io_thread_count(threads)
+
+
+def arrow_of(filesystem: Any) -> Any:
+    """pyarrow's file system for that of a Location; None stays None."""
+    return filesystem.arrow if isinstance(filesystem, Objects) else filesystem
+
+
 def arrow_options(filesystem: Any) -> dict[str, Any]:
-    """The arguments of a pyarrow file system of objects, by the names of its parameters."""
+    """The arguments of a pyarrow file system of objects, by the names of its parameters: those that are set."""
+    if isinstance(filesystem, Objects):
+        return dict(filesystem.settings)
     options: dict[str, Any] = filesystem.__reduce__()[1][0]
     return options
 
@@ -261,6 +360,19 @@ def s3_endpoint(options: Mapping[str, Any]) -> str | None:
     if endpoint is None or "://" in endpoint:
         return endpoint
     return f"{options.get('scheme') or 'https'}://{endpoint}"
+
+
+def proxy_of(options: Mapping[str, Any]) -> str | None:
+    """The URL of the proxy among the options of S3; None without one."""
+    proxy = options.get("proxy_options") or {}
+    if isinstance(proxy, str):
+        return proxy
+    if not proxy.get("host"):
+        return None
+    from urllib.parse import quote
+
+    user = f"{quote(proxy['username'], '')}:{quote(proxy['password'], '')}@" if proxy.get("username") else ""
+    return f"{proxy.get('scheme') or 'http'}://{user}{proxy['host']}:{proxy['port']}"
 
 
 def _header(metadata: dict[Any, Any], name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The protocol of a file system, and this machine's; storage.stores has all others.
+"""The protocol of a file system, and this machine's; storage.arrow_store and storage.object_store have all others.
 
 It opens, looks, lists and names; writing is output.target's. `stores.store_of` chooses. Files of this machine are read
 with pread(2); storage.open_file says why not mapped.
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.storage.remote import Handle, Location
-from parquet_bloom.storage.version_token import Kept, LocalToken
+from parquet_bloom.storage.version_token import Kept, LocalToken, StoreToken
 
 _SAFE = "/=:,+@!$&'()*;~"  # as they are in a URI's path
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -118,6 +118,22 @@ class Store(ABC):
     @abstractmethod
     def entries(self, folder: str) -> Iterator[tuple[str, int]]:
         """(name, bytes) of what lies in a folder, by name, -1 for folders. Raises Exception."""
+
+    def listed_versions(self, files: Sequence[Location]) -> dict[str, StoreToken]:
+        """The versions of files by one listing, by path, where listings have them; some may be missing."""
+        return {}
+
+    def at_version(self, at: Location, version: StoreToken) -> Location:
+        """The same location; one that costs no request to open, if each read can name this version of the file."""
+        return at
+
+    def opened_by_end(self, at: Location, length: int) -> Location:
+        """The same location; one that is open, with its last bytes, where one request brings more than usual."""
+        return at
+
+    @abstractmethod
+    def modified(self, paths: Sequence[str]) -> list[int]:
+        """When files were written, in milliseconds since 1970. Raises Exception."""
 
     def is_folder(self, path: str) -> bool:
         """Whether a path is a folder. Raises StorageError."""
@@ -231,6 +247,10 @@ class LocalStore(Store):
             return -1 if os.path.isdir(path) else os.stat(path).st_size
         except FileNotFoundError:
             return None
+
+    def modified(self, paths: Sequence[str]) -> list[int]:
+        """By stat."""
+        return [os.stat(path).st_mtime_ns // 10**6 for path in paths]
 
     def entries(self, folder: str) -> Iterator[tuple[str, int]]:
         """By scanning the folder."""

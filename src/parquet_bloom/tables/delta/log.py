@@ -21,7 +21,6 @@ import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import StorageError, TableFormatError
@@ -217,7 +216,7 @@ class LogFiles:
         """When commits were written, in ms: the times of files, put right where a clock went back, as Delta does."""
         paths = [self.folder.below(f"_delta_log/{self._commits[version]}").path for version in versions]
         try:
-            found = _modified(paths, self.folder.at.filesystem)
+            found = self.folder.store.modified(paths)
         except Exception as error:
             raise storage_error(self.folder.below("_delta_log"), error) from error
         times: list[int] = []
@@ -229,12 +228,6 @@ class LogFiles:
 def _number(text: str | None) -> int:
     """A version in the properties; what is none is the first, so that every commit must have a time of its own."""
     return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text, re.ASCII) else 0
-
-
-def _modified(paths: list[str], filesystem: Any) -> list[int]:
-    if filesystem is None:
-        return [os.stat(path).st_mtime_ns // 10**6 for path in paths]
-    return [info.mtime_ns // 10**6 for info in filesystem.get_file_info(paths)] if paths else []
 
 
 def _whole(names: list[str]) -> dict[int, tuple[str, ...]]:

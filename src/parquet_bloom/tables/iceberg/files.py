@@ -26,7 +26,7 @@ from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import AZURE_HOST, Roots, no_plain_path
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.stores import objects_of, store_of
 
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _BUCKETS = frozenset({"file", "s3", "gs", "oss"})  # their names hold no host, or none that is asked
@@ -162,7 +162,7 @@ class Files:
             filesystem = self._io.fs_by_scheme(*key)
         except (ValueError, ImportError, OSError) as error:
             raise TableFormatError(without_secret(path), f"its storage cannot be opened: {error}") from error
-        self._opened[key] = None if isinstance(filesystem, LocalFileSystem) else filesystem
+        self._opened[key] = None if isinstance(filesystem, LocalFileSystem) else objects_of(filesystem)
         for word in self._declared.pop(key, ()):
             at = self._location(word)
             self.roots.add_declared(word, store_of(at), at.path)
