@@ -20,6 +20,7 @@ from typing import Any
 
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import PathLike, several
+from parquet_bloom.storage.object_s3 import check_keys
 from parquet_bloom.storage.paths import DataFile, partitions_of
 from parquet_bloom.storage.remote import Objects
 from parquet_bloom.storage.store import Store
@@ -205,7 +206,9 @@ def _filesystem(scheme: str, authority: str, settings: tuple[tuple[str, str], ..
     """One file system for all files of a process that share scheme, authority and settings."""
     known = dict(settings)
     if scheme in ("s3a", "s3", "s3n"):
-        return Objects("s3", s3_options(authority.rpartition("@")[2], known))
+        options = s3_options(authority.rpartition("@")[2], known)
+        check_keys(options)
+        return Objects("s3", options)
     if scheme in ("abfs", "abfss"):
         return Objects("abfs", azure_options(authority, known))
     if scheme == "gs":

@@ -131,8 +131,7 @@ def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
     refuse_variables(_OBSTORE_ONLY)
     if not BUCKET.fullmatch(bucket) or bucket.endswith(("--x-s3", "--ol-s3")):
         raise InexpressibleError(f"{bucket or 'no name'} is no bucket of S3's usual kind, and no other can be read")
-    if bool(options.get("access_key")) != bool(options.get("secret_key")):
-        raise InexpressibleError("access_key and secret_key go together; one of them is missing")
+    check_keys(options)
     region = options.get("region") or _region_for(options, bucket)
     endpoint, virtual = _endpoint(options, bucket, region)
     anonymous = bool(options.get("anonymous"))
@@ -149,6 +148,12 @@ def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
         "unsigned_payload": False,
     }
     return ObjectSettings("S3Store", bucket, config, _client(options, endpoint), credentials, secrets)
+
+
+def check_keys(options: Mapping[str, Any]) -> None:
+    """Raise InexpressibleError for half a key."""
+    if bool(options.get("access_key")) != bool(options.get("secret_key")):
+        raise InexpressibleError("access_key and secret_key go together; one of them is missing")
 
 
 def _region_for(options: Mapping[str, Any], bucket: str) -> str:
