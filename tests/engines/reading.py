@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +49,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "datafusion": with_datafusion,
     "fastparquet": with_fastparquet,
 }
-
-
-@lru_cache(maxsize=8)
-def source_read_with(engine: str, path: Path, but: tuple[str, ...] = ()) -> Any:
-    """A source's reading, kept while the tests of its placements and engines run."""
-    return with_fastparquet(path, but) if engine == "fastparquet" else READERS[engine](path)
 
 
 def bits(table: pa.Table) -> pa.Table:

@@ -8,11 +8,12 @@ more than others do; their filters must hold all the bits of the other program's
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.repeats import some_then_more
+from support.repeats import by_turns
 
 from engines import made
 from engines.asking import DataFusion, duckdb, skipped_by_check
@@ -23,6 +24,7 @@ DISTINCT = (300, 300, 150)  # values a row group
 ROWS = (2048, 2048, 1024)  # 2048 is the smallest row group that DuckDB writes
 FPPS = (0.2, 0.01, 0.0005)
 INSERT_MORE = ("float16", "only_negative_zero", "only_negative_zero_float", "both_zeros", "some_nan")
+COUNTED = [name for name in INSERT_MORE if name != "float16"]
 WITHOUT = (*INSERT_MORE, "boolean", "all_nulls", "null_type")
 FLAT = [name for name in made.flat(made.row_groups()[0]) if name not in WITHOUT]
 IN_DUCKDB = [
@@ -95,15 +97,25 @@ def of_duckdb(tables: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) 
     return path
 
 
+def of_each_rate_some(columns: list[str]) -> list[Any]:
+    """Each column at one rate is quick, by turns; at the others, more."""
+    marks = (pytest.mark.more,)
+    return [
+        pytest.param(column, fpp, marks=() if i % len(FPPS) == j else marks)
+        for i, column in enumerate(columns)
+        for j, fpp in enumerate(FPPS)
+    ]
+
+
 class TestSameData:
-    @pytest.mark.parametrize("column", some_then_more(FLAT))
+    @pytest.mark.parametrize(("column", "ours"), of_each_rate_some(FLAT), indirect=["ours"])
     def test_pyarrow(self, ours: Path, of_pyarrow: Path, column: str) -> None:
         for group in range(3):
             key = group, made.quoted(column)
             mine, theirs = at_equal_size(bitset(ours, key), bitset(of_pyarrow, key))
             assert mine == theirs, f"row group {group}"
 
-    @pytest.mark.parametrize("column", some_then_more(IN_DUCKDB))
+    @pytest.mark.parametrize(("column", "ours"), of_each_rate_some(IN_DUCKDB), indirect=["ours"])
     def test_duckdb(self, ours: Path, of_duckdb: Path, column: str) -> None:
         for group in range(3):
             key = group, made.quoted(column)
@@ -117,7 +129,7 @@ class TestSameData:
             mine, theirs = at_equal_size(bitset(ours, key), bitset(of_pyarrow, key))
             assert mine == theirs, key
 
-    @pytest.mark.parametrize("column", [name for name in INSERT_MORE if name != "float16"])
+    @pytest.mark.parametrize(("column", "ours"), by_turns(COUNTED, FPPS), indirect=["ours"])
     def test_zeros_and_nan_only_add_bits(self, ours: Path, of_pyarrow: Path, column: str) -> None:
         for group in range(3):
             mine, theirs = at_equal_size(*(bitset(path, (group, column)) for path in (ours, of_pyarrow)))

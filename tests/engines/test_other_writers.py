@@ -1,114 +1,17 @@
-"""Sources that other engines wrote: where they put offsets, indexes and empty row groups differs.
-
-DuckDB, DataFusion, Polars and fastparquet each write a file without filters; ours is read as it is
-by all of them, its filters are right, and removing them gives the source back byte for byte.
-"""
+"""New files of ours are what pyarrow writes, with filters; files that others rewrite keep a stale entry of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from engines import made
-from engines.asking import DataFusion, duckdb, skipped_by_check
+from engines.asking import DataFusion, skipped_by_check
 from engines.reading import READERS, assert_equal
-from parquet_bloom import FilterWriter, add_filters, inspect, remove_filters, verify, write_table
-
-TABLE = pa.concat_tables(made.row_groups()).select(
-    [
-        "random_int64", "uint32", "boolean", "random_double", "both_zeros", "some_nan", "half_null", "utf8", "binary",
-        "decimal_18", "date", "timestamp_us", "dotted.name", "list_of_int64", "struct_members", "map_keys_values",
-    ]
-)  # fmt: skip
-FLAT = TABLE.drop_columns(["half_null", "decimal_18", "date", *made.nested(TABLE)])  # what pandas takes without loss
-
-
-def by_duckdb(path: Path) -> None:
-    with duckdb() as asked:
-        asked.connection.register("source", TABLE)
-        asked.connection.execute(f"COPY (FROM source) TO '{path}' (FORMAT parquet, WRITE_BLOOM_FILTER false)")
-
-
-def by_datafusion(path: Path, version: str = "1.0") -> None:
-    datafusion = pytest.importorskip("datafusion")
-    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
-    context.register_record_batches("source", [TABLE.to_batches()])
-    options = datafusion.ParquetWriterOptions(
-        writer_version=version, max_row_group_size=60, dictionary_enabled=False, bloom_filter_on_write=False
-    )
-    context.table("source").write_parquet_with_options(path, options)
-
-
-def by_datafusion_v2(path: Path) -> None:
-    by_datafusion(path, "2.0")
-
-
-def by_polars(path: Path) -> None:
-    # Polars does not write maps.
-    frame = pytest.importorskip("polars").from_arrow(TABLE.drop_columns(["map_keys_values"]))
-    frame.write_parquet(path, row_group_size=60)
-
-
-def by_fastparquet(path: Path) -> None:
-    fastparquet = pytest.importorskip("fastparquet")
-    fastparquet.write(str(path), FLAT.to_pandas(), compression="ZSTD", row_group_offsets=60)
-
-
-def by_pyarrow_with_empty_row_groups(path: Path) -> None:
-    made.write(path, [TABLE[:0], TABLE[:50], TABLE[:0], TABLE[50:], TABLE[:0]], made.Layout(page_index=True))
-
-
-def by_pyarrow_without_row_groups(path: Path) -> None:
-    pq.ParquetWriter(path, TABLE.schema).close()
-
-
-WRITERS: dict[str, Callable[[Path], None]] = {
-    writer.__name__: writer
-    for writer in (
-        by_duckdb, by_datafusion, by_datafusion_v2, by_polars, by_fastparquet, by_pyarrow_with_empty_row_groups,
-        by_pyarrow_without_row_groups,
-    )
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=WRITERS)
-def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("source") / f"{request.param}.parquet"
-    WRITERS[request.param](path)
-    assert not made.filters(path), "the writer made filters, though it was not asked to"
-    return path
-
-
-@pytest.fixture(scope="module", params=made.PLACEMENTS)
-def ours(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("ours") / source.name
-    add_filters(source, path, columns=made.leaves(source), placement=request.param, sync=False)
-    return path
-
-
-@pytest.mark.parametrize("engine", READERS)
-def test_is_read_as_the_source(ours: Path, source: Path, engine: str) -> None:
-    if engine == "fastparquet" and source.stem == "by_datafusion_v2":
-        pytest.skip("fastparquet crashes the process on DELTA_BINARY_PACKED INT64")
-    assert_equal(READERS[engine](ours), READERS[engine](source))
-
-
-def test_every_chunk_with_values_has_a_right_filter(ours: Path, source: Path) -> None:
-    file = verify(ours, columns=["random_int64", "utf8", "both_zeros", "some_nan"]).files[0]
-    with pq.ParquetFile(source) as parquet:
-        groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
-    assert len(file.filters) == 4 * sum(1 for rows in groups if rows)
-    assert {verdict.status for verdict in file.filters} <= {"right"}
-    assert inspect(ours).files[0].problems == 0
-
-
-def test_comes_back_byte_for_byte(ours: Path, source: Path, tmp_path: Path) -> None:
-    remove_filters(ours, tmp_path / "back.parquet", sync=False)
-    assert (tmp_path / "back.parquet").read_bytes() == source.read_bytes()
+from engines.written import TABLE
+from parquet_bloom import FilterWriter, add_filters, remove_filters, verify, write_table
 
 
 @pytest.mark.parametrize("placement", made.PLACEMENTS)

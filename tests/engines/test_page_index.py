@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import by_turns
 
 from engines import made
 from engines.asking import duckdb
@@ -28,29 +29,34 @@ def table(group: int) -> pa.Table:
     return pa.table({"number": numbers, "text": texts, "list": lists, "other": numbers[::-1].copy()})
 
 
-@pytest.fixture(scope="module", params=made.CODECS)
-def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    layout = made.Layout(request.param, page_index=True)
-    return made.write(tmp_path_factory.mktemp("source") / "source.parquet", [*map(table, range(ROW_GROUPS))], layout)
+PLACES = [*made.PLACEMENTS, "one-column"]
 
 
-@pytest.fixture(scope="module", params=[*made.PLACEMENTS, "one-column"])
-def ours(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("ours") / "ours.parquet"
-    if request.param == "one-column":  # the others move, and by different distances
-        add_filters(source, path, columns=["text"], placement="chunk-start", sync=False)
+@pytest.fixture(scope="module", params=by_turns(made.CODECS, PLACES), ids="-".join)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A file of each codec, and it with filters, at places that take turns."""
+    (codec, place), folder = request.param, tmp_path_factory.mktemp("pages")
+    layout = made.Layout(codec, page_index=True)
+    source = made.write(folder / "source.parquet", [*map(table, range(ROW_GROUPS))], layout)
+    if place == "one-column":  # the others move, and by different distances
+        add_filters(source, folder / "ours.parquet", columns=["text"], placement="chunk-start", sync=False)
     else:
-        add_filters(source, path, columns=made.leaves(source), placement=request.param, sync=False)
-    return path
+        add_filters(source, folder / "ours.parquet", columns=made.leaves(source), placement=place, sync=False)
+    return source, folder / "ours.parquet"
+
+
+@pytest.fixture
+def ours(pair: tuple[Path, Path]) -> Path:
+    return pair[1]
 
 
 def wanted() -> pa.Table:
     return pa.concat_tables(map(table, range(ROW_GROUPS))).slice(LOW, HIGH - LOW)
 
 
-def test_datafusion_reads_few_pages(source: Path, ours: Path) -> None:
-    found = {}
-    for path in (source, ours):
+def test_datafusion_reads_few_pages(pair: tuple[Path, Path]) -> None:
+    (source, ours), found = pair, {}
+    for path in pair:
         datafusion = pytest.importorskip("datafusion")
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         number = datafusion.col("number")
@@ -84,12 +90,12 @@ class TestPyarrow:
         inside = (ds.field("number") >= LOW) & (ds.field("number") < HIGH)
         assert ds.dataset(ours).to_table(filter=inside).equals(wanted())
 
-    @pytest.mark.parametrize("options", [{"memory_map": True}, {"pre_buffer": True}, {"buffer_size": 512}], ids=str)
-    def test_row_groups_and_batches(self, ours: Path, options: dict[str, object]) -> None:
+    def test_row_groups_and_batches(self, ours: Path) -> None:
         """The ways in which pyarrow asks for bytes: mapped, ahead and joined, or in small pieces."""
-        with pq.ParquetFile(ours, page_checksum_verification=True, **options) as file:
-            for group in range(ROW_GROUPS):
-                assert file.read_row_group(group).equals(table(group))
-                assert file.read_row_group(group, columns=["other"]).equals(table(group).select(["other"]))
-            batches = pa.Table.from_batches(file.iter_batches(batch_size=70))
-        assert batches.equals(pa.concat_tables(map(table, range(ROW_GROUPS))))
+        for options in ({"memory_map": True}, {"pre_buffer": True}, {"buffer_size": 512}):
+            with pq.ParquetFile(ours, page_checksum_verification=True, **options) as file:
+                for group in range(ROW_GROUPS):
+                    assert file.read_row_group(group).equals(table(group)), options
+                    assert file.read_row_group(group, columns=["other"]).equals(table(group).select(["other"])), options
+                batches = pa.Table.from_batches(file.iter_batches(batch_size=70))
+            assert batches.equals(pa.concat_tables(map(table, range(ROW_GROUPS)))), options

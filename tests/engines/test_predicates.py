@@ -162,9 +162,10 @@ def by_row(connection: DuckDB, tmp_path_factory: pytest.TempPathFactory) -> Both
     return written(ordered.row_groups(), tmp_path_factory.mktemp("ordered"), connection)
 
 
-@pytest.mark.parametrize("text", some_then_more(ordered.texts()))
-def test_by_hand(by_row: Both, text: str) -> None:
-    by_row.agree(text)
+@pytest.mark.parametrize("first", some_then_more(range(30)))
+def test_by_hand(by_row: Both, first: int) -> None:
+    for text in ordered.texts()[first::30]:
+        by_row.agree(text)
 
 
 def test_bounds_and_filters_both_decide(by_row: Both) -> None:

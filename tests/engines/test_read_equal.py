@@ -1,36 +1,41 @@
 """A file with our filters is read as the source is, by every engine, and comes back byte for byte.
 
-Each engine reads both, the file with filters and the file without: all columns, all bits. What an
-engine cannot read is left out with its reason; it fails on the source in the same way.
+Sources of every layout and every writer, filters of every form at every place, and every engine that reads files: any
+two of them stand together in one case. What an engine cannot read is left out with its reason; it fails on the source
+in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from engines import made
-from engines.made import Layout
-from engines.reading import READERS, assert_equal, source_read_with, with_fastparquet
-from parquet_bloom import add_filters, inspect, remove_filters
+from engines import made, written
+from engines.reading import READERS, assert_equal, with_fastparquet
+from parquet_bloom import Draft2015, add_filters, inspect, remove_filters, verify
 
-# Nothing of ours is in the way: these fail on the fixtures as they are.
+# Nothing of ours is in the way: these fail on the sources as they are.
 UNREADABLE = {
     ("polars", "duckdb/interval_and_variant"): "Polars 2.1 does not know the type VARIANT",
     ("fastparquet", "duckdb/interval_and_variant"): "fastparquet cannot read an INTERVAL",
     ("fastparquet", "datafusion/no_dictionary"): "fastparquet crashes the process on DELTA_BINARY_PACKED INT64",
+    ("fastparquet", "by_datafusion_v2"): "fastparquet crashes the process on DELTA_BINARY_PACKED INT64",
 }
 NO_VALUES = {"all_nulls", "null_type", "variant.value"}  # nothing to insert
-NO_FILTERS = ("pyarrow/trace_ids", "pyarrow/types_no_filters")
+LAYOUTS = {str(layout): layout for layout in made.LAYOUTS}
+SOURCES = [*LAYOUTS, *made.fixtures(), *written.WRITERS]
 
 
-def fastparquet_cannot(layout: Layout) -> list[str]:
+def fastparquet_cannot(source: str) -> list[str]:
     """Columns that fastparquet 2026.9 fails on, with the source as with ours."""
-    table = made.row_groups()[0]
-    columns = []
+    if source not in LAYOUTS:
+        return []
+    layout, table, columns = LAYOUTS[source], made.row_groups()[0], []
     if layout.page_version == "2.0":  # it mistakes the number of values where pages of v2 hold nulls or lists
         columns += [*made.nested(table), "half_null"]
     if layout.dictionary and layout.codec == "none":  # it does not expect an empty dictionary page
@@ -38,124 +43,118 @@ def fastparquet_cannot(layout: Layout) -> list[str]:
     return columns
 
 
-@pytest.fixture(scope="module", params=made.LAYOUTS, ids=str)
-def layout(request: pytest.FixtureRequest) -> Layout:
-    return request.param
+def read(engine: str, source: str, path: Path) -> Any:
+    return with_fastparquet(path, fastparquet_cannot(source)) if engine == "fastparquet" else READERS[engine](path)
 
 
-@pytest.fixture(scope="module")
-def source(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = made.write(tmp_path_factory.mktemp("source") / "source.parquet", made.row_groups(), layout)
-    yield path
-    path.unlink()
+def write(source: str, folder: Path) -> Path:
+    """The file that a name of SOURCES stands for."""
+    if source in LAYOUTS:
+        return made.write(folder / "source.parquet", made.row_groups(), LAYOUTS[source])
+    if source in written.WRITERS:
+        written.WRITERS[source](folder / "source.parquet")
+        return folder / "source.parquet"
+    return made.fixture(source)
 
 
-@pytest.fixture(scope="module")
-def ours(layout: Layout, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The source with filters on every column that can have one, of each layout at another place than of the next."""
-    path = tmp_path_factory.mktemp("ours") / "ours.parquet"
-    placement = made.PLACEMENTS[made.LAYOUTS.index(layout) % len(made.PLACEMENTS)]
+FORMS: dict[str, dict[str, Any]] = {
+    "footer": {},
+    "chunk-start": {"placement": "chunk-start"},
+    "tail": {"placement": "tail"},
+    "two-tails": {"placement": "tail"},
+    "replaced": {"replace": True},
+    "replaced-chunk-start": {"placement": "chunk-start", "replace": True},
+    **{spec: {"spec": spec} for spec in ("parquet-41", "parquet-41-early", "parquet-41-raw")},
+    "orc": {"form": Draft2015("orc", None)},
+    "hive": {"form": Draft2015("hive", None)},
+    "guava": {"form": Draft2015("guava", "MURMUR128_64")},
+}
+# 12 forms and 5 engines: each 12 sources see all 60 pairs of them, and each source each engine.
+CASES = [(*pair, form) for pair, form in zip(product(SOURCES, READERS), cycle(FORMS), strict=False)]
+
+
+@pytest.mark.parametrize(("name", "engine", "form"), CASES, ids=map("-".join, CASES))
+def test_is_read_as_the_source_and_comes_back(name: str, engine: str, form: str, tmp_path: Path) -> None:
+    if (engine, name) in UNREADABLE:
+        pytest.skip(UNREADABLE[engine, name])
+    source, ours, back = write(name, tmp_path), tmp_path / "ours.parquet", tmp_path / "back.parquet"
+    had = {column for _, column in made.filters(source)}
     # Named, because a column that is wholly dictionary-encoded gets a filter only if it is named.
-    add_filters(source, path, columns=made.leaves(source), placement=placement, sync=False)
-    yield path
-    path.unlink()
+    columns = [leaf for leaf in made.leaves(source) if leaf not in had or "replace" in FORMS[form]]
+    if form == "two-tails":  # the first has some of the columns, the second all of them, anew
+        add_filters(source, back, columns=columns[::2], sync=False, **FORMS[form])
+        add_filters(back, ours, columns=columns, sync=False, replace=True, **FORMS[form])
+    else:
+        add_filters(source, ours, columns=columns, sync=False, **FORMS[form])
+    assert_equal(read(engine, name, ours), read(engine, name, source))
+    assert inspect(ours).files[0].problems == inspect(source).files[0].problems
+    if not had & set(columns):
+        remove_filters(ours, back, columns=columns, sync=False, overwrite=True)
+        assert back.read_bytes() == source.read_bytes()
 
 
-class TestEveryLayout:
-    def test_every_chunk_with_values_has_a_filter(self, source: Path, ours: Path) -> None:
-        wanted = {(i, leaf) for i in range(3) for leaf in made.leaves(source) if leaf not in NO_VALUES}
-        assert set(made.filters(ours)) == wanted
-        assert inspect(ours).files[0].problems == 0
+SOME = ["random_int64", "utf8", "both_zeros", "some_nan"]
 
-    @pytest.mark.parametrize("engine", READERS)
-    def test_is_read_as_the_source(self, layout: Layout, source: Path, ours: Path, engine: str) -> None:
-        if engine == "fastparquet":
-            but = tuple(fastparquet_cannot(layout))
-            assert_equal(with_fastparquet(ours, but), source_read_with(engine, source, but))
-        else:
-            assert_equal(READERS[engine](ours), source_read_with(engine, source))
 
-    def test_comes_back_byte_for_byte(self, source: Path, ours: Path, tmp_path: Path) -> None:
-        remove_filters(ours, tmp_path / "back.parquet", sync=False)
-        assert (tmp_path / "back.parquet").read_bytes() == source.read_bytes()
+@pytest.mark.parametrize("name", [*LAYOUTS, *written.WRITERS])
+def test_every_chunk_with_values_has_a_right_filter(name: str, tmp_path: Path) -> None:
+    source, ours = write(name, tmp_path), tmp_path / "ours.parquet"
+    assert not made.filters(source), "the writer made filters, though it was not asked to"
+    leaves = made.leaves(source)
+    placement = made.PLACEMENTS[SOURCES.index(name) % len(made.PLACEMENTS)]
+    add_filters(source, ours, columns=leaves, placement=placement, sync=False)
+    with pq.ParquetFile(source) as file:
+        groups = [i for i in range(file.metadata.num_row_groups) if file.metadata.row_group(i).num_rows]
+    assert set(made.filters(ours)) == {(i, leaf) for i in groups for leaf in leaves if leaf not in NO_VALUES}
+    filters = verify(ours, columns=SOME).files[0].filters
+    assert len(filters) == len(SOME) * len(groups)
+    assert {verdict.status for verdict in filters} <= {"right"}
 
 
 # --- files that other programs wrote ----------------------------------------------------------------
 
-WHAT = {"fill": {"replace": False}, "replace": {"replace": True}}
+
+Added = tuple[Path, list[Path]]
 
 
-@dataclass(frozen=True)
-class Added:
-    name: str
-    source: Path
-    ours: Path
-    replaced: bool
+@pytest.fixture(scope="module", params=made.fixtures())
+def added(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Added]:
+    """A fixture, and it with our filters where it had none, and everywhere."""
+    source, folder = made.fixture(request.param), tmp_path_factory.mktemp("added")
+    paths = [folder / "filled.parquet", folder / "replaced.parquet"]
+    places = made.PLACEMENTS[:: -1 if made.fixtures().index(request.param) % 2 else 1]
+    for path, placement in zip(paths, places, strict=True):
+        replace = path.stem == "replaced"
+        add_filters(source, path, columns=made.leaves(source), placement=placement, sync=False, replace=replace)
+    yield source, paths
+    for path in paths:
+        path.unlink()
 
 
-def pairs() -> list[tuple[str, str, str]]:
-    """Each fixture is filled and replaced, at places that change from one to the next."""
-    turns = [(name, what) for name in made.fixtures() for what in WHAT]
-    places = len(made.PLACEMENTS)
-    return [(*turn, made.PLACEMENTS[(at + at // places) % places]) for at, turn in enumerate(turns)]
+@pytest.mark.parametrize("replaced", [False, True], ids=["filled", "replaced"])
+def test_filters_stay_or_are_replaced(added: Added, replaced: bool) -> None:
+    """Without replace, the other program's filters are there to the byte, wherever they now lie."""
+    source, ours = added[0], added[1][replaced]
+    old, new = made.filters(source), made.filters(ours)
+    lost = {column for _, column in set(old) - set(new)}
+    # A chunk that holds no value has nothing to replace its filter with.
+    assert lost == ({column for _, column in old} & NO_VALUES if replaced else set())
+    here, there = source.read_bytes(), ours.read_bytes()
+    leaves = set(made.leaves(source))
+    for key, (at, size) in new.items():
+        if key not in old or (replaced and key[1] in leaves):
+            continue
+        offset, length = old[key]
+        assert there[at : at + size] == here[offset : offset + length], key
+    assert inspect(ours, columns=sorted(leaves)).files[0].problems == 0
 
 
-@pytest.fixture(
-    scope="module",
-    params=pairs(),
-    ids="-".join,
-)
-def added(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Added:
-    """A fixture with our filters where it had none, or (replace) everywhere."""
-    name, what, placement = request.param
-    source, ours = made.fixture(name), tmp_path_factory.mktemp("added") / "ours.parquet"
-    add_filters(source, ours, columns=made.leaves(source), placement=placement, sync=False, **WHAT[what])
-    return Added(name, source, ours, what == "replace")
-
-
-class TestFixtures:
-    @pytest.mark.parametrize("engine", READERS)
-    def test_is_read_as_the_source(self, added: Added, engine: str) -> None:
-        if (engine, added.name) in UNREADABLE:
-            pytest.skip(UNREADABLE[engine, added.name])
-        assert_equal(READERS[engine](added.ours), source_read_with(engine, added.source))
-
-    def test_filters_stay_or_are_replaced(self, added: Added) -> None:
-        """Without replace, the other program's filters are there to the byte, wherever they now lie."""
-        old, new = made.filters(added.source), made.filters(added.ours)
-        lost = {column for _, column in set(old) - set(new)}
-        # A chunk that holds no value has nothing to replace its filter with.
-        assert lost == ({column for _, column in old} & NO_VALUES if added.replaced else set())
-        here, there = added.source.read_bytes(), added.ours.read_bytes()
-        leaves = set(made.leaves(added.source))
-        for key, (at, size) in new.items():
-            if key not in old or (added.replaced and key[1] in leaves):
-                continue
-            offset, length = old[key]
-            assert there[at : at + size] == here[offset : offset + length], key
-        assert inspect(added.ours, columns=sorted(leaves)).files[0].problems == 0
-
-    def test_removing_all_leaves_the_data(self, added: Added, tmp_path: Path) -> None:
-        back = tmp_path / "back.parquet"
-        remove_filters(added.ours, back, sync=False, all_writers=True)
+def test_removing_all_leaves_the_data(added: Added, tmp_path: Path) -> None:
+    source, paths = added
+    for path in paths:
+        back = tmp_path / path.name
+        remove_filters(path, back, sync=False, all_writers=True)
         assert not made.filters(back)
-        assert_equal(READERS["pyarrow"](back), READERS["pyarrow"](added.source))
-        if added.name in NO_FILTERS:
-            assert back.read_bytes() == added.source.read_bytes()
-
-
-def gained(name: str) -> list[str]:
-    """The columns of a fixture that have a filter in no row group, and can have one."""
-    had = {column for _, column in made.filters(made.fixture(name))}
-    return [leaf for leaf in made.leaves(made.fixture(name)) if leaf not in had]
-
-
-@pytest.mark.parametrize("placement", made.PLACEMENTS)
-@pytest.mark.parametrize("name", [name for name in made.fixtures() if gained(name)])
-def test_only_ours_leave_again(name: str, placement: str, tmp_path: Path) -> None:
-    """The other program's filters stay through add and remove: the fixture is there again, byte for byte."""
-    source, ours, back = made.fixture(name), tmp_path / "ours.parquet", tmp_path / "back.parquet"
-    add_filters(source, ours, columns=gained(name), placement=placement, sync=False)
-    assert {column for _, column in made.filters(ours)} >= set(gained(name)) - NO_VALUES
-    remove_filters(ours, back, columns=gained(name), sync=False)
-    assert back.read_bytes() == source.read_bytes()
+        assert_equal(READERS["pyarrow"](back), READERS["pyarrow"](source))
+        if not made.filters(source):
+            assert back.read_bytes() == source.read_bytes()

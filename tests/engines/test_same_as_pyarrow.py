@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from support.repeats import some_then_more
+from support.repeats import by_turns, some_then_more
 from support.samples import same_rows
 
 import parquet_bloom
@@ -91,10 +91,10 @@ def test_columns(path: Path, columns: list[str]) -> None:
 # --- nothing found ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("columns", [None, ["s"], ["person", "id"], []])
-@pytest.mark.parametrize(
-    "text", ["i = 51", "i > 10000", "i = 4000000000", "i = 51 OR list_contains(tags, -5)", "FALSE"]
-)
+NOTHING = ["i = 51", "i > 10000", "i = 4000000000", "i = 51 OR list_contains(tags, -5)", "FALSE"]
+
+
+@pytest.mark.parametrize(("text", "columns"), by_turns(NOTHING, [None, ["s"], ["person", "id"], []]))
 def test_nothing_found_has_the_schema_of_all(path: Path, text: str, columns: list[str] | None) -> None:
     whole = pq.read_table(path, columns=columns)
     empty = parquet_bloom.read_table(path, text, columns=columns)

@@ -1,4 +1,4 @@
-"""Files with tails, once and twice over, in every engine: the same rows, and row groups excluded by their filters."""
+"""Kept files with one tail and with two, in every engine: the same rows, and row groups excluded by their filters."""
 
 from __future__ import annotations
 
@@ -10,42 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from support.samples import FIXTURES
 
-from engines import made
 from engines.asking import DataFusion, duckdb, polars_count, skipped_by_check
-from engines.reading import READERS, assert_equal, source_read_with
-from engines.test_read_equal import UNREADABLE
-from parquet_bloom import add_filters, inspect, remove_filters, verify
+from engines.reading import READERS, assert_equal
+from parquet_bloom import inspect, remove_filters, verify
 
 TAILS = FIXTURES / "tails"
 BASE = FIXTURES / "placement_lab" / "base.parquet"
-
-
-@pytest.fixture(scope="module", params=made.fixtures())
-def tailed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Path]]:
-    """A file of another program with one tail, and with two: filters on half of the columns, then on all, anew."""
-    source, folder = made.fixture(request.param), tmp_path_factory.mktemp("tails")
-    once, twice = folder / "once.parquet", folder / "twice.parquet"
-    leaves = made.leaves(source)
-    add_filters(source, once, columns=leaves[: len(leaves) // 2 + 1], placement="tail", sync=False, replace=True)
-    add_filters(once, twice, columns=leaves, placement="tail", sync=False, replace=True)
-    return request.param, [once, twice]
-
-
-@pytest.mark.parametrize("engine", READERS)
-def test_is_read_as_the_source(tailed: tuple[str, list[Path]], engine: str) -> None:
-    name, paths = tailed
-    if (engine, name) in UNREADABLE:
-        pytest.skip(UNREADABLE[engine, name])
-    turn = list(READERS).index(engine) + made.fixtures().index(name)  # of each second engine the one, then the other
-    assert_equal(READERS[engine](paths[turn % 2]), source_read_with(engine, made.fixture(name)))
-
-
-def test_comes_back(tailed: tuple[str, list[Path]], tmp_path: Path) -> None:
-    name, (once, twice) = tailed
-    remove_filters(twice, tmp_path / "once", last=True, sync=False)
-    assert (tmp_path / "once").read_bytes() == once.read_bytes()
-    remove_filters(once, tmp_path / "source", last=True, sync=False)
-    assert (tmp_path / "source").read_bytes() == made.fixture(name).read_bytes()
 
 
 @pytest.mark.parametrize("name", ["once", "twice"])
@@ -68,8 +38,8 @@ class TestVectors:
             assert (tmp_path / "once").read_bytes() == (TAILS / "once.parquet").read_bytes()
 
     def test_every_engine_reads_it(self, name: str) -> None:
-        for engine, read in READERS.items():
-            assert_equal(read(TAILS / f"{name}.parquet"), source_read_with(engine, BASE))
+        for read in READERS.values():
+            assert_equal(read(TAILS / f"{name}.parquet"), read(BASE))
 
     def test_filters_exclude_row_groups(self, name: str) -> None:
         path = TAILS / f"{name}.parquet"
