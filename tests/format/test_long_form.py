@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import by_turns
 from support.samples import write_keys
 
 import parquet_bloom
@@ -70,9 +71,12 @@ def with_footer(path: Path, edit: Callable[[bytes], bytes]) -> bytes:
     return new
 
 
-@pytest.mark.parametrize("options", [{}, {"placement": "chunk-start"}, {"spec": "statistics"}, {"spec": "parquet-41"}],
-                         ids=lambda o: "-".join(o.values()) or "final")  # fmt: skip
-@pytest.mark.parametrize("form", FORMS)
+OPTIONS: list[dict[str, str]] = [{}, {"placement": "chunk-start"}, {"spec": "statistics"}, {"spec": "parquet-41"}]
+
+
+@pytest.mark.parametrize(
+    ("form", "options"), by_turns([*FORMS, *FORMS], OPTIONS)
+)  # of each form two, of each option three
 def test_filters_go_in_and_out_and_every_byte_comes_back(tmp_path: Path, form: str, options: dict[str, str]) -> None:
     path = write_keys(tmp_path / "keys.parquet", store_schema=False, write_page_index=True)
     plain = pq.read_table(path)

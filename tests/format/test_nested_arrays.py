@@ -38,13 +38,13 @@ def same(parts: Sequence[pa.Array]) -> Sequence[pa.Array]:
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize(("start", "length"), [(0, 12), (1, 4), (2, 0), (11, 1)])
-def test_values_stay(name: str, start: int, length: int) -> None:
-    array = ARRAYS[name].slice(start, length)
-    kind = with_fields(array.type, fields_of(array.type))
-    made = map_nested(array, pa.list_(pa.int32()) if is_list(kind) else kind, same)
-    made.validate(full=True)
-    assert made.to_pylist() == array.to_pylist()
+def test_values_stay(name: str) -> None:
+    for start, length in ((0, 12), (1, 4), (2, 0), (11, 1)):
+        array = ARRAYS[name].slice(start, length)
+        kind = with_fields(array.type, fields_of(array.type))
+        made = map_nested(array, pa.list_(pa.int32()) if is_list(kind) else kind, same)
+        made.validate(full=True)
+        assert made.to_pylist() == array.to_pylist(), (start, length)
 
 
 def test_inside_are_the_values_of_these_rows_alone() -> None:

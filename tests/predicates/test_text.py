@@ -202,6 +202,7 @@ UNKNOWN = {
     "a NOT LIKE 'ab_'": "a pattern",
     "a LIKE '%ab'": "a pattern",
     "a LIKE 'a\\%b%'": "a pattern",
+    "a LIKE 'a\\b'": "a pattern",
     "a LIKE 'x' ESCAPE '!'": "",
     "starts_with(a, 'ab%')": "as well: a >= 'ab%' AND a < 'ab&'",
     "a ILIKE 'x'": "",

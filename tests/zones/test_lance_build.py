@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.corpus import vector_file
 from support.lance_data import KINDS, REFUSED, content, lance, their_index, values
+from support.repeats import some_then_more
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RefusedTypeError, RequestError, StorageError
 from parquet_bloom.format import lance as form
@@ -127,7 +128,7 @@ def test_all_types_equal_pylance_with_nulls_deletions_fragments_and_appended_row
     same(built.indexes[0].path, their_index(dataset, "c", 64, 0.001))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some_then_more(KINDS))
 def test_parquet_files_of_all_types_equal_pylance_over_the_same_tables(name, tmp_path):
     """Hashed is what pyarrow reads: one byte of an int8, where Parquet stores four."""
     (tmp_path / "data").mkdir()
