@@ -17,7 +17,6 @@ from support.iceberg_tables import Warehouse
 
 import parquet_bloom
 from parquet_bloom import spark as bloom
-from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.names import TableAccess
@@ -118,9 +117,9 @@ def filter_rows(files: Any, names: list[str]) -> list[dict[str, Any]]:
 def test_check_and_prune_say_what_the_local_ones_say(spark: Any, lake: Lake, text: str) -> None:
     predicate = text.format(id=lake.id)
     local = parquet_bloom.check(lake.name, predicate, nan="largest", catalog_properties=lake.properties)
-    wanted = [{**one._asdict(), "outcome": one.outcome.names, "error": None} for one in local]
+    wanted = [{**one._asdict(), "outcome": one.outcome.names, "row_groups": None, "error": None} for one in local]
     nothing = {"row_group": None, "outcome": None, "skipped": True, "bytes_read": None, "error": None}
-    parts = ("path", "decided_by", "reason", "rows", "size")
+    parts = ("path", "decided_by", "reason", "rows", "size", "row_groups")
     wanted += [{**nothing, **{part: getattr(one, part) for part in parts}} for one in local.excluded]
     found = collected(bloom.check(spark, [lake.name], predicate, catalog_properties=lake.properties))
     if " IN " in text:  # a filter is read whole or by blocks, as this process has its kernels ready or not
@@ -165,11 +164,6 @@ def test_names_and_literals_are_held_against_the_schema_before_any_job(spark: An
         bloom.check(spark, [lake.name], "id = 1", raw_files=True, **how)
 
 
-def test_properties_are_of_tables(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="catalog_properties are for iceberg: and ducklake:, not for files"):
-        bloom.verify_filters(spark, [str(tmp_path)], catalog_properties={"type": "sql"})
-
-
 def test_a_bad_file_is_a_row_and_hides_no_other(spark: Any, delta: Lake) -> None:
     data = delta.files[0].read_bytes()
     delta.files[0].write_bytes(data[:-8] + b"nothing!")
@@ -212,21 +206,3 @@ def test_a_file_system_that_cannot_travel_is_one_error(tmp_path: Path) -> None:
     snapshot = Snapshot("delta:x://bucket", "0", (Field("id", pa.int64()),), False, [file], {}, own)
     with pytest.raises(RequestError, match=r"^delta:x://bucket: .* cannot be sent to them.*leave Spark out$"):
         send_table(snapshot)
-
-
-def test_the_commands(spark: Any, lake: Lake, capfd: pytest.CaptureFixture[str]) -> None:
-    options = [
-        part for name, value in (lake.properties or {}).items() for part in ("--catalog-property", f"{name}={value}")
-    ]
-    groups = len(lake.files) * 2
-    excluded = "day = 'a'" if lake.properties is None else "n = 0"
-    for arguments, said in (
-        (["check", lake.name, f"id = {lake.id}"], f"{len(lake.files)} files, {groups} row groups, 1 kept, "),
-        (["check", lake.name, excluded], "2 files not opened"),
-        (["prune", lake.name, f"id = {lake.id}"], "1 file, 1 left, "),
-        (["inspect", lake.name, "--column", "id"], f"{groups} filters"),
-        (["verify", lake.name], f"{groups} right, 0 wrong"),
-    ):  # fmt: skip
-        capfd.readouterr()
-        assert run(["spark", *arguments, *options]) == 0, arguments
-        assert said in " ".join(capfd.readouterr().out.split())

@@ -61,6 +61,9 @@ def test_what_cannot_be_built_is_told_before_any_work(spark: Any, data: Path, tm
     (tmp_path / "x.lance").mkdir()
     with pytest.raises(RequestError, match="is a Lance data set"):
         build_zone_index(spark, [str(tmp_path / "x.lance")], ["id"], out)
+    for none in ([], 5):
+        with pytest.raises(RequestError, match="columns takes a name or a list of names"):
+            build_zone_index(spark, data, none, out)  # type: ignore[arg-type]
     assert not Path(out).exists()
 
 
