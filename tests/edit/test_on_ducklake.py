@@ -48,24 +48,6 @@ def ours(lake: Lake) -> list[str]:
     return sorted_rows(pb.read_table(f"ducklake:{lake.name()}").to_pylist())
 
 
-@pytest.mark.smoke
-def test_rows_stay_and_filters_come(lake: Lake) -> None:
-    versions = [v for v in lake.snapshots() if v > 1]
-    before = {version: rows(lake, version) for version in versions}
-    lake.release()
-    report = pb.add_filters(f"ducklake:{lake.name()}", columns=["id"])
-    assert [(c.files, c.same_path) for c in report.commits] == [(2, 0)]
-    assert report.failed == []
-    assert filtered(lake) == [{"id"}] * 2
-    assert {version: rows(lake, version) for version in versions} == before
-    assert ours(lake) == before[max(before)]
-    assert pb.add_filters(f"ducklake:{lake.name()}", columns=["id"]).commits == []
-    removed = pb.remove_filters(f"ducklake:{lake.name()}", files_per_commit=1)
-    assert [commit.files for commit in removed.commits] == [1, 1]
-    assert filtered(lake) == [set()] * 2
-    assert {version: rows(lake, version) for version in versions} == before
-
-
 def test_old_files_go_with_ducklakes_own_clean_up(lake: Lake) -> None:
     before = rows(lake)
     lake.release()

@@ -86,23 +86,6 @@ def same_rows(table: PlainTable, before: pa.Table) -> None:
     assert table.rows().sort_by(order) == before.sort_by(order), "no row came, went, or changed"
 
 
-def test_one_commit_for_all_files_and_none_the_second_time(table):
-    before, old, version = table.rows(), set(table.entries()), table.version
-    report = add(table)
-    assert [(c.version, c.files, c.same_path) for c in report.commits] == [(str(version + 1), 3, 0)]
-    assert {file.way for file in report.files} == {"new-path"}
-    assert all(columns == {"id"} for columns in filters(table).values())
-    same_rows(table, before)
-    assert old.isdisjoint(table.entries()), "files of new paths took their places"
-    assert table.rows(version) == before, "the version before reads as it did"
-    assert all("-bloom-" in name and name.startswith(tuple(o[:32] for o in old)) for name in table.entries())
-    again = add(table)
-    assert again.commits == [], "there is nothing to commit"
-    assert table.version == version + 1
-    assert [file.way for file in again.files] == ["", "", ""]
-    assert table.files() == old | set(table.entries()), "no other file was left"
-
-
 def test_a_file_with_its_filters_is_left_alone(table):
     add(table)
     had = set(table.entries())

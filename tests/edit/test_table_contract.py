@@ -55,6 +55,8 @@ def test_rows_stay_and_filters_come_and_go(table: Kind, way: str | None) -> None
     filtered = table.version()
     assert table.add(["id"], commit=way).commits == [], "there is nothing to commit"
     assert table.version() == filtered
+    named = table.named()
+    assert named is None or table.data_files() == named, "no other file was made"
     removed = table.remove(commit=way)
     assert [(c.files, c.same_path) for c in removed.commits] == [(FILES, FILES if way == "same-path" else 0)]
     all_agree(table, before)
@@ -81,6 +83,13 @@ def test_commits_of_so_many_files_are_whole_each(table: Kind) -> None:
         if commit.version:  # DuckLake's snapshots have numbers of its own
             assert table.rows(commit.version) == before
     all_agree(table, before)
+
+
+@pytest.mark.parametrize("table", ONCE, indirect=True)
+def test_names_do_not_grow_with_each_version(table: Kind) -> None:
+    for columns in (["id"], ["name"]):
+        table.add(columns)
+        assert [path.count("-bloom-") for path in table.files()] == [1] * FILES
 
 
 @pytest.mark.parametrize("table", ONCE, indirect=True)

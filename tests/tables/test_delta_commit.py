@@ -15,14 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from support import delta_tables as made
 from support.duckdb_process import Asked
 from support.object_store import SECRET, ObjectStore, options_of
-from test_delta_snapshot import rows_of, texts_of
+from test_delta_snapshot import rows_of
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
@@ -86,29 +85,6 @@ def last_commit(root: Path) -> list[dict[str, Any]]:
 # --- what a commit says ---------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("way", WAYS)
-def test_no_row_changes_for_anybody(tmp_path, way):
-    root = table_at(tmp_path, "t")  # Polars finds no file in a folder with a space or a #
-    before = [live(root, version) for version in (0, 1)]
-    table, snapshot, changes = changed(root, way)
-    assert table.commit(snapshot, changes, {"parquet-bloom": "id"}) == "2"
-    assert live(root) == before[1] == list(range(200))
-    assert [live(root, version) for version in (0, 1)] == before, "time travel too"
-    query = QueryBuilder().register("t", opened(root)).execute("SELECT id FROM t WHERE p = 'a' ORDER BY id")
-    assert pa.table(query.read_all())["id"].to_pylist() == before[1][1::2], "DataFusion, through deltalake"
-    assert sorted(pl.scan_delta(root.as_uri()).select("id").collect()["id"].to_list()) == before[1]
-    after = delta.open_delta(str(root), None).snapshot()
-    assert {file.path: file.size for file in after.files} == {c.location.path: c.size for c in changes}
-    assert texts_of(rows_of(after)) == texts_of(rows_of(snapshot))
-    opened(root).create_checkpoint()
-    assert live(root) == before[1]
-    vacuum(root)
-    assert live(root) == before[1], "nothing that lives is taken by a vacuum"
-    left = {str(path) for path in root.rglob("*.parquet") if "_delta_log" not in path.parts}
-    assert left == {c.location.path for c in changes}, "old versions of files went with it"
-
-
 def table_at(folder: Path, name: str = "t a#b") -> Path:
     """A table of two versions, four files in two partitions, ids 0 to 199."""
     root = folder / name
@@ -160,16 +136,6 @@ def test_a_commit_says_what_the_log_said(tmp_path, way):
 def test_no_change_is_no_commit(tmp_path):
     table = delta.open_delta(str(table_at(tmp_path)), None)
     assert table.commit(table.snapshot(), [], {}) == "1" == table.snapshot().version
-
-
-def test_a_new_name_grows_only_once(tmp_path):
-    root = table_at(tmp_path)
-    for _ in range(2):
-        table, snapshot, changes = changed(root, "new-path")
-        table.commit(snapshot, changes, {})
-    for file in delta.open_delta(str(root), None).snapshot().files:
-        assert len(re.findall("-bloom-[0-9a-f]{32}", file.path)) == 1
-    assert live(root) == list(range(200))
 
 
 def test_names_of_all_characters_stay_one_file(tmp_path):
@@ -253,17 +219,6 @@ def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(StorageError, match="no table to try paths in"):
         parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_change_feeds_see_no_row_twice(tmp_path, way):
-    write_deltalake(str(tmp_path), ids(0), configuration={"delta.enableChangeDataFeed": "true"})
-    table, snapshot, changes = changed(tmp_path, way)
-    table.commit(snapshot, changes, {})
-    write_deltalake(str(tmp_path), ids(100), mode="append")
-    feed = pa.table(opened(tmp_path).load_cdf(starting_version=0).read_all())
-    assert sorted(feed["id"].to_pylist()) == list(range(200))
-    assert set(feed["_change_type"].to_pylist()) == {"insert"}
 
 
 def test_tables_that_only_grow_take_it(tmp_path):

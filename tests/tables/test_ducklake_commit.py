@@ -219,13 +219,6 @@ def test_a_catalog_that_may_not_be_written_to_says_so_before_any_work(small, mon
         table.commit_modes(snapshot)
 
 
-def test_names_do_not_grow(small):
-    small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
-    first, second = changed(small)[0], changed(small)[0]
-    assert len(first.location.path) == len(second.location.path)
-    assert first.location.path != second.location.path
-
-
 def test_files_in_a_store_are_read_and_replaced(small):
     small.sql("CREATE TABLE t (id INT, k VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (k)")
     small.sql("INSERT INTO t SELECT i, 'a b/ü%' || i % 2 FROM range(40) r(i)", "DELETE FROM t WHERE id < 20")

@@ -240,26 +240,6 @@ def test_both_ways_and_removal_go_into_one_table(warehouse: Warehouse) -> None:
 # --- deleted rows ---------------------------------------------------------------------------------
 
 
-def test_position_deletes_stay_right_on_the_same_path(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(10)))
-    append(table, rows_of(*range(10, 20)))
-    first = next(e.data_file for e in entries(table) if e.sequence_number == 1)
-    add_deletes(table, position_deletes(table, {first.file_path: [1, 5]}, first))
-    before = scanned(table)
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    ways = ours.commit_modes(snapshot)
-    by_path = {f.entry.path: f for f in snapshot.files}
-    named = ways[by_path[first.file_path].path]
-    assert named.default == "same-path"
-    assert named.no_new_path == "position deletes or a deletion vector name the file by its path"
-    assert sorted(w.default for w in ways.values()) == ["new-path", "same-path"]
-    ours.commit(snapshot, [changed(ours, f, ways[f.path].default) for f in snapshot.files], {})
-    assert scanned(table) == before
-    assert by_text(live_rows(warehouse.read())) == before
-
-
 def test_a_named_file_is_not_moved_even_if_asked(warehouse: Warehouse) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(*range(10)))
@@ -359,20 +339,6 @@ def test_another_commit_came_first(warehouse: Warehouse, other: str, way: str) -
         assert files_of(table) == names, "no manifest is left behind"
     assert scanned(table) == after, "the other commit stands, and no row comes back"
     assert by_text(live_rows(warehouse.read())) == after
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_of_two_adds_the_second_finds_out(warehouse: Warehouse, way: str) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(10)))
-    one, two = warehouse.open(), warehouse.open()
-    first, second = one.snapshot(), two.snapshot()
-    mine = changed(one, first.files[0], way)
-    yours = changed(two, second.files[0], way)
-    one.commit(first, [mine], {})
-    with pytest.raises(ConflictError):
-        two.commit(second, [yours], {})
-    assert len(scanned(table)) == 10
 
 
 def test_a_commit_in_the_middle_of_ours_is_met_by_another_attempt(
@@ -565,8 +531,6 @@ def test_a_commit_may_follow_a_commit(warehouse: Warehouse) -> None:
         ours.commit(snapshot, [replaced(ours, file)], {})
     assert all("-bloom-" in file.path for file in warehouse.read().files)
     assert len(scanned(table)) == 3
-    file = warehouse.read().files[0]
-    assert ours.new_location(file).path.count("-bloom-") == 1, "names do not grow with each version"
 
 
 # --- what is refused ------------------------------------------------------------------------------
