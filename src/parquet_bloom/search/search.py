@@ -243,17 +243,18 @@ class Search(Questions):
                 found[at] = place
         odd = [one for one in found if isinstance(one, FarFile)]
         alone = in_order(lambda file: self.attempt(partial(self.finish, file.source), file.data_file), odd)
-        waits = [next(alone, None)]  # with this one all begin
+        waits: list[Callable[[], Part] | None] = []
 
         def result(one: Any) -> Part:
             if isinstance(one, Exception):
                 raise one
-            assert waits[0] is not None
-            searched: Part = waits[0]()
-            waits[0] = next(alone, None)
+            assert waits[-1] is not None
+            searched = waits[-1]()
+            waits[-1] = next(alone, None)
             return searched
 
         try:
+            waits.append(next(alone, None))  # with this one all begin
             for part in _in_order(found, result):
                 if isinstance(part, BatchSlice):
                     yield from self._released(part)
