@@ -7,21 +7,26 @@ The ClickHouse ones run where chdb is: `pip install chdb-core==26.3.0` has Click
 from __future__ import annotations
 
 import itertools
+import math
 import subprocess
 import sys
 from decimal import Decimal
 from importlib import metadata
 from pathlib import Path
 
+import datafusion
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.footers import edited_footer
 
 import parquet_bloom
 from parquet_bloom.edit.plan import Placement
-from parquet_bloom.facts.known import Hazard, hazards
+from parquet_bloom.facts.known import Hazard, beside_nan, hazards, nan_losers
 
 DUCKDB = metadata.version("duckdb")
 PLACEMENTS: tuple[Placement, ...] = ("footer", "chunk-start", "tail")
@@ -160,3 +165,48 @@ def test_no_two_filter_ranges_of_a_file_of_ours_overlap(many_groups: Path, tmp_p
     ranges = sorted((one.offset, one.offset + one.length) for one in filters if one.offset and one.length)
     assert len(ranges) == 100
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+
+
+# --- bounds beside a NaN --------------------------------------------------------------------------
+
+
+def nan_finders(path: Path) -> dict[str, int]:
+    """The rows that each engine finds by `x > 5`."""
+    context = datafusion.SessionContext()
+    context.register_parquet("t", str(path))
+    return {
+        "duckdb": duckdb_finds(path, "x > 5"),
+        "datafusion": context.sql("SELECT count(*) AS n FROM t WHERE x > 5").to_pydict()["n"][0],
+        "polars": pl.scan_parquet(path).filter(pl.col("x") > 5).select(pl.len()).collect().item(),
+        "pyarrow": ds.dataset(path).count_rows(filter=ds.field("x") > 5),
+    }
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_who_finds_a_nan_beside_bounds(tmp_path: Path, kind: pa.DataType) -> None:
+    """Bounds leave NaN out; without bounds those that lose rows by them find these."""
+    facts = {one["engine"]: one for one in beside_nan()}
+    table = pa.table({"x": pa.array([1.0, math.nan, 2.0, 3.0] * 25, kind)})
+    pq.write_table(table, tmp_path / "bounds.parquet")
+    pq.write_table(table, tmp_path / "none.parquet", write_statistics=False)
+    with_bounds, without = nan_finders(tmp_path / "bounds.parquet"), nan_finders(tmp_path / "none.parquet")
+    for name, one in facts.items():
+        expected = {"always": (25, 25), "without bounds": (0, 25), "never": (0, 0)}[one["finds"]]
+        assert (with_bounds[name], without[name]) == expected, name
+    assert "DuckDB" in nan_losers()
+    report = parquet_bloom.add_filters(tmp_path / "bounds.parquet", tmp_path / "x.parquet", columns="x").files[0]
+    [note] = [note for note in report.engine_notes if "NaN" in note]
+    assert note.startswith("25 NaN of column x lie beside min and max: DuckDB ")
+    found = parquet_bloom.verify(tmp_path / "bounds.parquet", statistics=True).files[0].statistics
+    assert found is not None
+    assert (found.wrong, len(found.notes)) == ([], 1)
+
+
+def test_status_names_a_nan_that_a_file_counts(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": [1.0, math.nan]}), path)
+    assert not any("NaN" in note for note in parquet_bloom.status(path).notes)
+    with edited_footer(path) as metadata:
+        metadata.row_groups[0].columns[0].meta_data.statistics.nan_count = 1
+    [note] = [note for note in parquet_bloom.status(path).notes if "NaN" in note]
+    assert note.startswith("column x of 1 file has NaN beside min and max")

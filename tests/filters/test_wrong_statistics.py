@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +28,7 @@ from support.footers import edited_footer
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, Statistics
 from parquet_bloom.cli import run
+from parquet_bloom.filters.decode import ColumnReader
 
 OLD = FIXTURES / "old_statistics"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected.json").read_text())
@@ -414,3 +416,73 @@ def _scramble(metadata: FileMetaData, rng: random.Random) -> None:
     setattr(chunk, rng.choice(["column_index_length", "offset_index_length"]), rng.choice([None, -1, 3, 1 << 30]))
     if rng.random() < 0.2:
         metadata.column_orders = None
+
+
+# --- filters and statistics by one decoding -------------------------------------------------------
+
+
+def test_one_decoding_serves_filters_and_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"id": range(300), "text": [f"t{i % 40}" for i in range(300)], "f": [1.5] * 300})
+    pq.write_table(table, tmp_path / "plain.parquet", row_group_size=100)
+    path = tmp_path / "x.parquet"
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", path, columns=["id", "text"])
+    decoded: list[tuple[str, int]] = []
+    batches = ColumnReader.batches
+
+    def counted(reader: ColumnReader, row_group: int) -> Iterator[pa.Array]:
+        decoded.append((reader.leaf.name, row_group))
+        return batches(reader, row_group)
+
+    alone = parquet_bloom.verify(path).files[0].filters
+    monkeypatch.setattr(ColumnReader, "batches", counted)
+    both = parquet_bloom.verify(path, statistics=True).files[0]
+    assert sorted(decoded) == [(name, group) for name in ("f", "id", "text") for group in range(3)]
+    assert both.filters == alone
+    assert {one.values for one in both.filters} == {100}
+
+
+def test_a_wrong_filter_is_found_with_statistics_too(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(300)}), tmp_path / "plain.parquet")
+    pq.write_table(pa.table({"id": range(1000, 1300)}), tmp_path / "other.parquet")
+    for name in ("plain", "other"):
+        parquet_bloom.add_filters(tmp_path / f"{name}.parquet", tmp_path / f"{name}-x.parquet", columns=["id"])
+    data, other = ((tmp_path / f"{name}-x.parquet").read_bytes() for name in ("plain", "other"))
+    [one] = parquet_bloom.inspect(tmp_path / "plain-x.parquet").files[0].filters
+    [same] = parquet_bloom.inspect(tmp_path / "other-x.parquet").files[0].filters
+    assert one.length == same.length
+    start, end = one.offset, one.offset + one.length
+    path = tmp_path / "mixed.parquet"
+    path.write_bytes(data[:start] + other[same.offset : same.offset + same.length] + data[end:])
+    found = parquet_bloom.verify(path, statistics=True).files[0]
+    assert [one.status for one in found.filters] == ["wrong"]
+    assert found.wrong_statistics == []
+    assert found.filters == parquet_bloom.verify(path).files[0].filters
+
+
+def test_a_column_that_does_not_decode_is_named_and_the_others_are_verified(tmp_path: Path) -> None:
+    """DuckDB's ARRAY with NULLs, which pyarrow cannot read."""
+    path = tmp_path / "x.parquet"
+    rows = "SELECT i AS id, CASE WHEN i % 3 > 0 THEN [i, i, i]::INTEGER[3] END AS a FROM range(3000) t(i)"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"])
+    found = parquet_bloom.verify(path, statistics=True).files[0]
+    assert found.statistics is not None
+    assert (found.statistics.wrong, len(found.statistics.unchecked)) == ([], 1)
+    assert found.statistics.unchecked[0].startswith("column a.")
+    assert {(one.column, one.status) for one in found.filters} == {("id", "right")}
+
+
+def test_all_of_the_command_is_filters_and_statistics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": range(300)}), path)
+    with edited_footer(path) as metadata:
+        metadata.row_groups[0].columns[0].meta_data.statistics.null_count = 7
+    assert run(["verify", str(path)]) == 0
+    capsys.readouterr()
+    assert run(["verify", str(path), "--all", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    [wrong] = document["files"][0]["statistics"]["wrong"]
+    assert (wrong["statistic"], wrong["stated"], wrong["found"]) == ("null_count", "7", "0")
+    assert run(["verify", str(path), "--all", "--output-format", "github"]) == 1
+    assert "1 statistic wrong" in capsys.readouterr().out

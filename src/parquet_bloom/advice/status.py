@@ -294,6 +294,7 @@ def status(
 def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str], doubts: Doubts) -> _File:
     outline = source.outline()
     doubts.see(source.path, outline)
+    doubts.see_nan(source.path, outline)
     values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
     in_doubt = [is_wrong(statistics_writer(outline, leaf), leaf, "many nulls") for leaf in outline.leaves]
     # bool[row groups, columns]

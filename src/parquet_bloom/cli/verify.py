@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from parquet_bloom.cli.common import (
-    all_option,
     columns_options,
     complain,
     footer_limits,
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Read N row groups a file only, spread evenly.")
 @click.option("--statistics", is_flag=True, help="Also min, max, counts and page indexes of all columns.")
+@click.option("--all", "show_all", is_flag=True, help="Filters and statistics, and every line of the report.")
 @github_option
-@all_option
 @json_option
 @raw_files_option
 @table_options
@@ -64,6 +63,7 @@ def command(
     parquet-bloom verify data/ --sample 3
     parquet-bloom verify delta:lake/events --sample 3
     parquet-bloom verify data/ --statistics
+    parquet-bloom verify delta:lake/events --all
 
     Measures as well how many values are admitted that are not stored. Exit status 1 if a filter is wrong: it costs
     rows in every engine that uses it. So does a wrong statistic, which --statistics finds. With --sample a wrong filter
@@ -80,7 +80,7 @@ def command(
             columns=none_if_empty(columns),
             exclude=none_if_empty(exclude),
             sample=sample,
-            statistics=statistics,
+            statistics=statistics or show_all,
             progress=watch.files,
             **options,
         )
@@ -103,9 +103,11 @@ def _say_mend(sources: Sequence[str], report: VerifyReport, options: ReadOptions
 
     wrong = [one for file in report.files for one in file.wrong]
     table = named_table(sources)
-    if table is None and (lying := [file.path for file in report.files if file.wrong_statistics]):
+    of_table = options.get("catalog_properties"), [str(root) for root in several(options.get("allow_roots") or ())]
+    lying = [file.path for file in report.files if file.wrong_statistics]
+    if lying and (table is None or table.version is None):
         say("  to write these statistics right, by a new footer behind each file:")
-        say(repair_command(lying if len(lying) == 1 else sources), COMMAND)
+        say(repair_command(lying if len(lying) == 1 and table is None else sources, *of_table), COMMAND)
     if not wrong or (table is not None and table.version is not None):  # the past does not change
         return
     specs = {one.spec for one in wrong}
@@ -116,7 +118,7 @@ def _say_mend(sources: Sequence[str], report: VerifyReport, options: ReadOptions
         sorted({one.column for one in wrong}),
         replace=True,
         spec=spec if spec != "final" else None,
-        catalog_properties=options.get("catalog_properties"),
-        allow_roots=[str(root) for root in several(options.get("allow_roots") or ())],
+        catalog_properties=of_table[0],
+        allow_roots=of_table[1],
     )
     say(command, COMMAND)

@@ -129,6 +129,7 @@ def _carry_out(
     with to.begin(whole, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
         report.wrong_statistics = written.wrong_statistics
+        report.engine_notes += written.nan_notes
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()

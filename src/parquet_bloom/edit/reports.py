@@ -90,7 +90,7 @@ class AddedFile(FileReport):
 
     row_groups    0 of a table's file that was not opened, as the log says that it has all filters
     engine_notes  which of the filters the engine that was named does not use, or no engine that is known; and where it
-                  breaks on them under a condition that no file shows
+                  breaks on them under a condition that no file shows; and which engines miss a NaN beside bounds
     warnings      over which of the filters the engine that was named gives wrong answers: columns that were named
     wrong_statistics  that chunks state which were decoded for their filters; `repair` writes them right
     """

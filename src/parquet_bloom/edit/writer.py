@@ -19,6 +19,7 @@ from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, writing_o
 from parquet_bloom.edit.reports import AddedFilter
 from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, plan_removal, write_body
 from parquet_bloom.errors import FooterError, LayoutError
+from parquet_bloom.facts.known import nan_losers
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.tails import older_footers
 from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic
@@ -141,6 +142,13 @@ class Writer:
         """Those of the chunks that were decoded, by row group and column."""
         groups = sorted({group for reader in self._readers.values() for group in reader.wrong})
         return [one for group in groups for reader in self._readers.values() for one in reader.wrong.get(group, ())]
+
+    @property
+    def nan_notes(self) -> list[str]:
+        """A line on each column that was decoded and has bounds beside a NaN."""
+        counts = {reader.leaf.name: sum(reader.nans.values()) for reader in self._readers.values() if reader.nans}
+        reason = f"{nan_losers()} miss them by ranges as `> 5`, whatever filters say"
+        return [f"{count:,} NaN of column {name} lie beside min and max: {reason}" for name, count in counts.items()]
 
     @property
     def keys(self) -> list[ChunkKey]:

@@ -257,6 +257,21 @@ def hazards() -> tuple[Hazard, ...]:
     )
 
 
+def beside_nan() -> list[dict[str, str]]:
+    """The engines and whether they find a NaN by `f > 5`: "always", "never", or in a chunk "without bounds" alone.
+
+    Bounds leave NaN out (parquet.thrift, ColumnOrder); for some engines it is the greatest value, for pyarrow no
+    comparison with it is true. Measured by tests/engines/test_hazards.py.
+    """
+    found: list[dict[str, str]] = _engines_json()["bounds beside a NaN"]
+    return found
+
+
+def nan_losers() -> str:
+    """The engines that miss a NaN beside right bounds, with their versions."""
+    return " and ".join(f"{one['title']} {one['versions']}" for one in beside_nan() if one["finds"] == "without bounds")
+
+
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 

@@ -259,6 +259,16 @@ class ColumnReader:
         return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first_line(error)}")
 
 
+def is_beyond_pyarrow(error: DamagedFileError, leaf: Leaf) -> bool:
+    """Whether pyarrow cannot put a sound column together: a type that it lacks, or lists that it does not join.
+
+    DuckDB's INTEGER[3] with NULLs is such a one: the arrays that pyarrow makes of it contradict each other. Damaged
+    pages are an OSError there.
+    """
+    cause = error.__cause__
+    return isinstance(cause, pa.ArrowNotImplementedError) or (leaf.repeated and isinstance(cause, pa.ArrowInvalid))
+
+
 def _leaf_values(array: pa.Array) -> pa.Array:
     while pt.is_nested(array.type):
         # A list's flatten leaves out what lies under null lists, a struct's hands its nulls down.

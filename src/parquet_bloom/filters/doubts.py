@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from threading import Lock
 
 from parquet_bloom.errors import parameter
+from parquet_bloom.filters.wrong_statistics import NAN_LOST
 from parquet_bloom.format.footer import Footer
-from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.statistics import is_right, is_wrong
 from parquet_bloom.storage.display import quantity
@@ -23,6 +24,7 @@ class Doubts:
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], list[str]] = {}
+        self._nan: dict[str, list[str]] = {}
         self._lock = Lock()
 
     def see(self, path: str, keeper: Footer | Outline) -> None:
@@ -45,6 +47,15 @@ class Doubts:
             with self._lock:
                 self._files.setdefault((keeper.created_by or "", " and ".join(parts)), []).append(path)
 
+    def see_nan(self, path: str, outline: Outline) -> None:
+        """Take note of float columns with bounds beside a NaN, where a file counts its NaN."""
+        for leaf in outline.leaves:
+            if leaf.float_bits:
+                slots = outline.slots[:, :, leaf.index]
+                if ((slots[Slot.NAN_COUNT] > 0) & (slots[Slot.MIN_VALUE] != NONE)).any():
+                    with self._lock:
+                        self._nan.setdefault(leaf.name, []).append(path)
+
     def notes(self, paths: Iterable[str]) -> Iterator[str]:
         """The notes, of the files of a report alone; in the order of the files."""
         order = {path: at for at, path in enumerate(paths)}
@@ -55,6 +66,10 @@ class Doubts:
                 of = f"{files[0]}{more}: written by {writer}, of which releases write wrong {doubted}"
                 compare = "verify with " + parameter("statistics", True) + " compares them"
                 yield f"{of}; they are not believed here, and may lose rows elsewhere; " + compare
+        for name, seen in self._nan.items():
+            if some := [path for path in seen if path in order]:
+                where = f"column {name} of {quantity(len(some), 'files')} has NaN beside min and max"
+                yield f"{where}: {NAN_LOST}"
 
 
 def _some(names: set[str], of: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.true_statistics import ChunkStatistics
-from parquet_bloom.filters.wrong_statistics import Compared, WrongStatistic, compare_statistics, shown
+from parquet_bloom.filters.wrong_statistics import NAN_LOST, Compared, WrongStatistic, compare_statistics, shown
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import domain_of, limits
@@ -120,7 +120,7 @@ class LoggedStatistics:
             lies |= {path} if found else set()
             if true.nans and not found and (said.lower is not None or said.upper is not None):
                 some = f"the log has bounds of column {name} beside {true.nans:,} NaN"
-                statistics.notes.append(f"{some}: engines for which NaN is the greatest value miss such rows")
+                statistics.notes.append(f"{some}: {NAN_LOST}")
         rows = sum(footer.rows)
         if file.rows is not None and file.rows != rows:
             wrong.append(WrongStatistic(None, "", LOG + "num_rows", f"{file.rows:,}", f"{rows:,}"))

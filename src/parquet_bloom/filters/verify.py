@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.decode import ColumnReader, is_beyond_pyarrow
 from parquet_bloom.filters.logged_statistics import LoggedStatistics
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.filters.tails import each_file
@@ -360,7 +360,7 @@ def _verify_filter(stored: StoredFilter, leaf: Leaf, reader: ColumnReader, foote
             for values in reader.batches(stored.row_group):
                 question.ask(values)
         except DamagedFileError as error:
-            if not isinstance(error.__cause__, pa.ArrowNotImplementedError):
+            if not is_beyond_pyarrow(error, leaf):
                 raise
             return question.unknown(error.reason)
     return question.verdict()

@@ -30,7 +30,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     Statistics,
 )
 from parquet_bloom.errors import DamagedFileError, FooterError
-from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.decode import ColumnReader, is_beyond_pyarrow
 from parquet_bloom.filters.page_places import Page, page_headers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
@@ -43,6 +43,8 @@ from parquet_bloom.storage.display import brief, quantity
 from parquet_bloom.storage.open_file import OpenFile
 
 _FAR_PAGES = 1 << 20  # bytes of a chunk on another storage whose page headers are read
+# facts.known.nan_losers names them, for rooms above this one.
+NAN_LOST = "engines for which NaN is the greatest value miss such rows, as DuckDB and DataFusion"
 _EVERY_PAGE = "of all pages"
 
 
@@ -135,7 +137,7 @@ def compare_statistics(
                 try:
                     truth = chunk.compare(reader)
                 except DamagedFileError as error:
-                    if not isinstance(error.__cause__, pa.ArrowNotImplementedError):
+                    if not is_beyond_pyarrow(error, leaf):
                         raise
                     chunk.unchecked.append(error.reason)
                     truth = None
@@ -159,8 +161,7 @@ def compare_statistics(
         if beside_nan:
             nans = sum(count for _, count in beside_nan)
             where = f"column {leaf.name} has {nans:,} NaN in {quantity(len(beside_nan), 'row groups')} with min and max"
-            reason = "right by the format, but engines for which NaN is the greatest value miss such rows"
-            found.statistics.notes.append(f"{where}: {reason}")
+            found.statistics.notes.append(f"{where}: right by the format, but {NAN_LOST}")
     found.statistics.wrong.sort(key=lambda one: -1 if one.row_group is None else one.row_group)
     return found
 
@@ -204,20 +205,25 @@ class ComparingReader(ColumnReader):
     and need the whole footer as objects.
 
     wrong  by row group, of the chunks that were decoded to their end
+    nans   the same: how many NaN lie beside bounds
     """
 
     def __init__(self, source: OpenFile, leaf: Leaf) -> None:
         super().__init__(source, leaf)
         self.wrong: dict[int, list[WrongStatistic]] = {}
+        self.nans: dict[int, int] = {}
         self._is_right = is_right(statistics_writer(source.footer(), leaf))
 
     def batches(self, row_group: int) -> Iterator[pa.Array]:
         """As ColumnReader has it."""
-        truth = ChunkStatistics(self.leaf, bounds=not self._is_right)
+        footer = self._source.footer()
+        beside_nan = self.leaf.float_bits and has_bounds(footer.meta(row_group, self.leaf.index).statistics)
+        truth = ChunkStatistics(self.leaf, bounds=bool(beside_nan) or not self._is_right)
         for batch in super().batches(row_group):
             truth.feed(batch)
             yield batch
-        footer = self._source.footer()
+        if beside_nan and truth.nans:
+            self.nans[row_group] = truth.nans
         if not self._is_right:
             chunk = _Chunk(self._source, footer, row_group, self.leaf)
             chunk.compare_footer(truth)

@@ -197,16 +197,15 @@ def add_command(
     catalog_properties  of those that may be secrets the name alone is shown
     """
     if (table := named_table(sources)) is not None:
-        sources, in_place = [table.unversioned], False
-    shown = {key: "..." if may_be_secret(f"{key}={text}") else text for key, text in (catalog_properties or {}).items()}
+        sources = [table.unversioned]
+    of_source, more = _of_source(sources, in_place, catalog_properties, allow_roots)
     options = [word for name in columns for word in ("--column", name)]
-    options += [*(["--replace"] if replace else []), *(["--in-place"] if in_place else [])]
+    options += ["--replace"] if replace else []
     options += ["--spec", spec] if spec is not None else []
     options += ["--max-bytes", str(max_bytes)] if max_bytes is not None else []
     options += ["--fpp", str(rate)] if rate is not None else []
     options += [word for name, one in (rates or {}).items() for word in ("--column-fpp", f"{name}={one}")]
-    options += [word for key, text in shown.items() for word in ("--catalog-property", f"{key}={text}")]
-    options += [word for root in allow_roots for word in ("--allow-root", root)]
+    options += of_source
     behind = any(one.startswith("-") for one in sources)
     words = [*options, "--", *sources] if behind else [*sources, *options]
     fpp = {**({"*": rate} if rate is not None else {}), **rates} if rates else rate
@@ -215,23 +214,42 @@ def add_command(
         _one_or_all(sources),
         {
             "columns": list(columns),
-            "in_place": in_place or None,
             "replace": replace or None,
             "spec": spec,
             "fpp": fpp,
             "max_bytes": max_bytes,
-            "catalog_properties": shown or None,
-            "allow_roots": list(allow_roots) or None,
+            **more,
         },
     )
     return ShellCommand(shlex.join(["parquet-bloom", "add", *words]), python)
 
 
-def repair_command(sources: Sequence[str]) -> ShellCommand:
-    """`parquet-bloom repair` of files, in place."""
-    words = ["--in-place", "--", *sources] if any(one.startswith("-") for one in sources) else [*sources, "--in-place"]
-    python = _call("repair", _one_or_all(sources), {"in_place": True})
+def repair_command(
+    sources: Sequence[str], catalog_properties: Mapping[str, str] | None = None, allow_roots: Sequence[str] = ()
+) -> ShellCommand:
+    """`parquet-bloom repair` of files, in place, or of a table; arguments as add_command has them."""
+    options, more = _of_source(sources, True, catalog_properties, allow_roots)
+    behind = any(one.startswith("-") for one in sources)
+    words = [*options, "--", *sources] if behind else [*sources, *options]
+    python = _call("repair", _one_or_all(sources), more)
     return ShellCommand(shlex.join(["parquet-bloom", "repair", *words]), python)
+
+
+def _of_source(
+    sources: Sequence[str], in_place: bool, properties: Mapping[str, str] | None, roots: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Options of files that are changed, or of a table, which are no change in place; and the same as keywords."""
+    in_place = in_place and named_table(sources) is None
+    shown = {key: "..." if may_be_secret(f"{key}={text}") else text for key, text in (properties or {}).items()}
+    options = ["--in-place"] if in_place else []
+    options += [word for key, text in shown.items() for word in ("--catalog-property", f"{key}={text}")]
+    options += [word for root in roots for word in ("--allow-root", root)]
+    keywords = {
+        "in_place": in_place or None,
+        "catalog_properties": shown or None,
+        "allow_roots": list(roots) or None,
+    }
+    return options, keywords
 
 
 def check_command(sources: Sequence[str], predicate: str) -> ShellCommand:

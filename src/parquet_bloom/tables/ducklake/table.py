@@ -131,7 +131,7 @@ def check_new_files(changes: Sequence[Change]) -> None:
     Raises StorageError, RequestError for a change that a DuckLake table cannot have.
     """
     for change in changes:
-        if change.same_path and change.size != change.file.size:
+        if change.same_path and not (change.truth and change.size == change.file.size):
             raise RequestError(f"{change.file}: a file of a DuckLake table does not change in place")
         if posixpath.dirname(change.location.path) != posixpath.dirname(change.file.path):
             raise RequestError(f"{change.location}: a new version lies in the folder of the old one, {change.file}")
