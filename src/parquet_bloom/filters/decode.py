@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -234,7 +235,11 @@ class ColumnReader:
                     read_dictionary=[".".join(f"c{i}" for i in range(len(self.leaf.path)))],
                 ) as file,
             ):
-                for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
+                # A row is enough for that, but for a list, which may have no element there; and to decode more of it as
+                # a dictionary takes as long as all the rest.
+                first = file.iter_batches(1, row_groups=[row_group], use_threads=False)
+                every = file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False)
+                for number, batch in enumerate(chain(islice(first, 0 if self.leaf.repeated else 1), every)):
                     found = _leaf_values(batch.column(0))
                     # pyarrow reads the dictionary's page first: the first batch has all of it, one of NULLs too, and
                     # where it is empty the chunk has no text in one. Further batches are read only to add up the
@@ -245,7 +250,7 @@ class ColumnReader:
                     longest = max(longest, int(lengths.max()))
                     if longest * values <= most:
                         break
-                    total += int(lengths[found.indices.drop_null()].sum())
+                    total += int(lengths[found.indices.drop_null()].sum()) if number or self.leaf.repeated else 0
                     if total > most:
                         text = f"{where}: its values take over {most} bytes when decoded, {_WHOLE} times "
                         hint = parameter("max_memory") + "; raise it for a file that you trust"
