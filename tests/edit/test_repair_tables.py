@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake, write_deltalake
 from support.corpus import FIXTURES
 from support.ducklake_tables import Lake
 from support.footers import edited_footer
@@ -335,6 +335,27 @@ def test_the_same_path_is_kept_on_request(tmp_path: Path, make: MakeKind) -> Non
     assert path.read_bytes().startswith(old)
     assert answers(kind) == QUESTIONS
     assert of_log(kind) == []
+
+
+@pytest.mark.parametrize("log_alone", [False, True])
+def test_another_commit_comes_first(log_alone: bool, tmp_path: Path, make: MakeKind) -> None:
+    """Both are in the table then, and the statistics are those of the values."""
+    lying_file(tmp_path / "lying.parquet")
+    right = padded(tmp_path / "right.parquet", (tmp_path / "lying.parquet").stat().st_size)
+    kind = make("delta", tmp_path / "lying.parquet")
+    if log_alone:
+        shutil.copy(right, kind.file())
+    appended: list[bool] = []
+
+    def append(_: object) -> None:
+        if not appended:
+            appended.append(True)
+            write_deltalake(str(tmp_path / "delta"), TABLE.slice(0, 100), mode="append")
+
+    report = pb.repair(kind.name, progress=append)
+    assert (report.failed, len(report.commits), kind.version()) == ([], 1, "2")
+    assert [file.wrong_statistics for file in pb.verify(kind.name, statistics=True).files] == [[], []]
+    assert (kind.count("id IS NOT NULL"), kind.count("id < -100")) == (500, 200)
 
 
 def test_the_command(tmp_path: Path, make: MakeKind, capsys: pytest.CaptureFixture[str]) -> None:
