@@ -265,6 +265,19 @@ def test_without_a_row_nothing_else_is_decoded(tmp_path: Path) -> None:
     assert parquet_bloom.read_table(path, "key = 8", columns=["key"]).to_pydict() == {"key": [8]}
 
 
+def test_the_most_selective_part_of_an_and_is_read_first(tmp_path: Path) -> None:
+    """= before a range, whatever comes first; of the range's column only the pages where the other part keeps a row."""
+    table = table_of([pa.int64(), pa.string()])
+    path = written(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
+    truth = rows_of(pq.read_table(path), [7, 1430])
+    assert garbage(path, [7, 1430], ["required", *table.column_names[1:]]) > 50
+    for where in ("required >= 1 AND key IN (7, 1430)", "key IN (7, 1430) AND NOT required > 1990"):
+        same(parquet_bloom.read_table(path, where), truth)
+    assert parquet_bloom.read_table(path, "key IN (7, 1430) AND required < 100").num_rows == 1
+    with pytest.raises(DamagedFileError, match="a.parquet: cannot be read"):
+        parquet_bloom.read_table(path, "required >= 1 AND NOT key = 7")
+
+
 # --- headers that lie -----------------------------------------------------------------------------
 
 
