@@ -688,13 +688,13 @@ def test_s3_by_options(session: Any, keys: tuple[Path, list[list[int]]]) -> None
 
 def test_google_s_storage_level_by_level() -> None:
     """Its folders are names that no object marks; none is left out, however a read is planned."""
-    from support.google_store import NAMES, filled, serving, settings
+    from support.google_store import NAMES, levels
 
     from parquet_bloom.spark.source import units
     from parquet_bloom.spark.storages import Storages
 
-    with serving() as endpoint, filled(endpoint, b"not opened here"):
-        where = Storages(settings(endpoint))
+    with levels(b"not opened here") as (_, settings):
+        where = Storages(settings)
         expected = sorted(f"gs://data/d/{name}" for name in NAMES)
         assert sorted(piece.path for piece in units.list_some(["gs://data/d"], where).files) == expected
         first = units.first_file(units.list_some(["gs://data/d/year=2026"], where, folders=0), where)

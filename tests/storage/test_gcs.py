@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyarrow import fs
-from support.google_store import NAMES, filled, serving, settings
+from support.google_store import NAMES, filled, serving
 from support.samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.spark.listing import list_named
-from parquet_bloom.spark.storages import Storages
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +63,6 @@ def test_rows_by_partition_and_filter(store: fs.GcsFileSystem) -> None:
     verdicts = parquet_bloom.check("data/d/year=*", where, filesystem=store)
     assert sorted((v.path, v.row_group) for v in verdicts if not v.skipped) == [(f"data/d/{n}", 1) for n in NAMES[1:3]]
     assert parquet_bloom.read_table("data/d/year=*", where, filesystem=store)["month"].to_pylist() == [1, 2]
-
-
-def test_level_by_level_as_tasks_of_spark_list(store: fs.GcsFileSystem, endpoint: str) -> None:
-    """No folder is left out."""
-    where = Storages(settings(endpoint))
-    found = {path: kind for path, _, _, kind, _ in list_named("gs://data/d", where, False)}
-    assert found == {
-        "gs://data/d/top.parquet": "file", "gs://data/d/year=2025": "folder", "gs://data/d/year=2026": "folder",
-    }  # fmt: skip
 
 
 def test_a_table_is_known_by_a_log_in_a_folder_that_nothing_marks(store: fs.GcsFileSystem) -> None:

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 from storage.test_object_lies import LIES
-from support.google_store import RecordingGoogle, asking, filled, generation, serving
+from support.google_store import RecordingGoogle, asking, filled, generation, levels, serving
 from support.object_store import objects, reading_by
 from support.recording_store import Answer, Asked, recording, running
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, ParquetBloomError, StorageError
+from parquet_bloom.spark.listing import list_named
+from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.object_google import settings_of
 from parquet_bloom.storage.object_settings import InexpressibleError
 from parquet_bloom.storage.open_file import OpenFile
@@ -194,6 +196,16 @@ def test_an_emulator_that_has_one_api_alone(data: bytes) -> None:
         uri = f"gs://anonymous@data/d/top.parquet?scheme=http&endpoint_override={endpoint}"
         with pytest.raises(StorageError, match=r"gs://.*top\.parquet: "):
             parquet_bloom.count(uri)
+
+
+def test_level_by_level_as_tasks_of_spark_list(data: bytes) -> None:
+    """No folder is left out, though none has an object of its own."""
+    with levels(data) as (store, settings):
+        found = {path: kind for path, _, _, kind, _ in list_named("gs://data/d", Storages(settings), False)}
+        assert len(store.asked) == 3, "HEAD, and two listings: it is a folder, and its level"
+    assert found == {
+        "gs://data/d/top.parquet": "file", "gs://data/d/year=2025": "folder", "gs://data/d/year=2026": "folder",
+    }  # fmt: skip
 
 
 # --- configuration --------------------------------------------------------------------------------

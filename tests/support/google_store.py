@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from support.loopback import free_port, running_server
 from support.object_store import objects
-from support.recording_store import Answer, Asked, RecordingStore
+from support.recording_store import Answer, Asked, RecordingStore, running
 
 NAMES = ["year=2025/month=1/a.parquet", "year=2026/month=1/b.parquet", "year=2026/month=2/c.parquet", "top.parquet"]
 
@@ -51,11 +51,6 @@ def filled(endpoint: str, data: bytes) -> Iterator[fs.GcsFileSystem]:
     for info in gcs.get_file_info(fs.FileSelector("data", recursive=True)):
         if info.is_file:
             gcs.delete_file(info.path)
-
-
-def settings(endpoint: str) -> dict[str, str]:
-    """Hadoop's, for Spark."""
-    return {"fs.gs.storage.root.url": f"http://{endpoint}/", "fs.gs.auth.type": "UNAUTHENTICATED"}
 
 
 # --- a recorder -----------------------------------------------------------------------------------
@@ -122,3 +117,12 @@ def asking(store: RecordingStore, **more: object) -> Any:
     """A recorder as a URI names it, without credentials unless there are others."""
     given = {"anonymous": True, "scheme": store.scheme, "endpoint_override": store.endpoint, **more}
     return objects("gcs", **given, retry_time_limit=dt.timedelta(seconds=5))
+
+
+@contextmanager
+def levels(data: bytes) -> Iterator[tuple[RecordingGoogle, dict[str, str]]]:
+    """A recorder with NAMES below data/d and hidden ones, and Hadoop's settings for it."""
+    with running(RecordingGoogle()) as store:
+        names = [*NAMES, "year=2026/_temporary/half.parquet", "_delta/x.parquet"]
+        store.objects.update({f"data/d/{name}": data for name in names})
+        yield store, {"fs.gs.storage.root.url": f"http://{store.endpoint}/", "fs.gs.auth.type": "UNAUTHENTICATED"}

@@ -116,12 +116,19 @@ class RecordingStore:
     def _listing(self, bucket: str, query: dict[str, list[str]]) -> bytes:
         prefix = f"{bucket.strip('/')}/{query.get('prefix', [''])[0]}"
         found = [name for name in sorted(self.objects) if name.startswith(prefix)]
+        folders = ""
+        if query.get("delimiter") == ["/"]:
+            deeper = [name.partition("/")[2] for name in found if "/" in name.removeprefix(prefix)]
+            found = [name for name in found if "/" not in name.removeprefix(prefix)]
+            start = len(prefix.partition("/")[2])
+            above = dict.fromkeys(name[: name.index("/", start) + 1] for name in deeper)
+            folders = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in above)
         items = "".join(
             f"<Contents><Key>{escape(name.partition('/')[2])}</Key><LastModified>2001-09-09T01:46:40.000Z</LastModified>"
             f"<ETag>{escape(etag(self.objects[name]))}</ETag><Size>{len(self.objects[name])}</Size></Contents>"
             for name in found
         )
-        return NOTHING.replace(b"<KeyCount>0</KeyCount>", f"<KeyCount>{len(found)}</KeyCount>{items}".encode())
+        return NOTHING.replace(b"<KeyCount>0</KeyCount>", f"<KeyCount>{len(found)}</KeyCount>{items}{folders}".encode())
 
 
 def etag(data: bytes) -> str:

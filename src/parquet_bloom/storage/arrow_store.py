@@ -38,6 +38,11 @@ class RemoteStore(Store):
         return bool(self.filesystem is other.filesystem or self.filesystem.equals(other.filesystem))
 
     @property
+    def knows_missing(self) -> bool:
+        """Whether opening an object that is not there, and nothing else, is a FileNotFoundError."""
+        return bool(self._arrow.type_name == "s3")
+
+    @property
     def _arrow(self) -> Any:
         return arrow_of(self.filesystem)
 

@@ -36,6 +36,11 @@ _OTHERS = 4  # times as many objects as are wanted, that a listing goes through
 class ObjectStore(RemoteStore):
     """The storage of Objects."""
 
+    @property
+    def knows_missing(self) -> bool:
+        """As RemoteStore has it: obstore tells it of each kind of storage."""
+        return not is_forked() or super().knows_missing
+
     def _bucket(self, path: str) -> Bucket:
         return bucket_of(self.filesystem, path.partition("/")[0])
 

@@ -14,7 +14,7 @@ from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, Storag
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.storage.arrow_store import RemoteStore
 from parquet_bloom.storage.display import Brief, without_secret
-from parquet_bloom.storage.remote import Location, Objects, side_by_side, storage_error, submit
+from parquet_bloom.storage.remote import Location, side_by_side, storage_error, submit
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names, real_paths
 from parquet_bloom.storage.stores import Stores, at_version, store_of, store_on, uri_meant
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
@@ -301,8 +301,7 @@ class _Search:
             # A file, most likely; opening it says so, and is the one request that reading needs anyway.
             opening = submit(store.open, store.location(path), False)
             # A name without an end of a file's is a folder's, most likely: it is listed while it is opened.
-            is_s3 = store.filesystem.type_name == "s3" or isinstance(store.filesystem, Objects)
-            is_folder = is_s3 and not path.lower().endswith(SUFFIXES)
+            is_folder = store.knows_missing and not path.lower().endswith(SUFFIXES)
             listing = submit(self._search_store, store, path, False) if is_folder else None
             if self._tables is not None:
                 self._tables.ask_above(store.location(path))
@@ -311,7 +310,7 @@ class _Search:
             except Exception as error:
                 # A missing object is a FileNotFoundError. After another error a second request would fail the same way:
                 # the name counts as a file, and its error is raised.
-                asked = not is_s3 or isinstance(error, FileNotFoundError)
+                asked = not store.knows_missing or isinstance(error, FileNotFoundError)
                 if asked and listing is not None:
                     answer = listing.result()
                 is_listed = isinstance(answer, _FilesThere) and any(entries for _, _, entries, _ in answer.listings)
