@@ -123,7 +123,7 @@ def settings_of(options: Mapping[str, Any], container: str) -> ObjectSettings:
 def _credentials(
     options: Mapping[str, Any],
 ) -> tuple[Credentials | None, tuple[object, ...], dict[str, Any]]:
-    """The provider of credentials, what tells them apart, and what obstore finds others by."""
+    """The provider of credentials, a key of them, and the options by which obstore finds others."""
     key, sas = options.get("account_key"), (options.get("sas_token") or "").removeprefix("?")
     if key:
         return (lambda: {"access_key": key, "expires_at": None}), (key,), {}
@@ -168,7 +168,7 @@ def _alone(credentials: Credentials) -> tuple[Credentials, tuple[object, ...]]:
 
 
 def _by_identity(name: str, *arguments: str, **named: str) -> Credentials:
-    """Tokens of azure-identity, which keeps and renews them. The first is requested here: so its error is told once."""
+    """Tokens of azure-identity, which keeps and renews them. The first is requested here, for its error."""
     import azure.identity
 
     try:

@@ -1,11 +1,11 @@
-"""S3, Google's storage and Azure as a Store: what lies there is asked through obstore, one request for each answer.
+"""S3, Google's storage and Azure as a Store: obstore sends one request for each answer.
 
     kinds, size     HEAD, and where there is no such object one LIST: a folder is what objects lie below
     names, entries  LIST of a level
     list_folder     LIST of all below, a request for 1,000 objects
     versions        those of a listing: ETags of S3 and Azure; Google's listings name no generations here
 
-In a process that cannot use obstore (object_reader.is_forked) all is asked of pyarrow's file system instead.
+A process that cannot use obstore (object_reader.is_forked) uses pyarrow's file system instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ObjectStore(RemoteStore):
 
     @property
     def knows_missing(self) -> bool:
-        """As RemoteStore has it: obstore tells it of each kind of storage."""
+        """As RemoteStore has it; with obstore on each kind of storage."""
         return not is_forked() or super().knows_missing
 
     def _bucket(self, path: str) -> Bucket:
