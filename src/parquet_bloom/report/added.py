@@ -100,7 +100,8 @@ def print_commits(report: Any, say: Say) -> None:
 
 def _write_summary(way: str, files: Sequence[Any]) -> str:
     if way == "same-path":
-        return "what is new and a footer are written behind each"
+        what = "a footer is" if hasattr(files[0], "mended") else "filters and a footer are"  # of a repair
+        return f"{what} written behind each"
     old = sum(f.bytes_before for f in files)
     return f"files of {size(old)} are written again, and the old ones stay until the table's clean-up"
 
