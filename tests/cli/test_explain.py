@@ -133,8 +133,8 @@ ADVICE = re.compile(
 HANDED_ON = {
     "edit/changeable.py", "edit/plan.py", "edit/remove.py", "format/forms.py", "predicates/arrow.py",
     "predicates/text.py", "search/search.py", "spark/listing.py", "spark/work.py", "spark/sessions.py",
-    "spark/storages.py", "storage/paths.py", "storage/remote.py", "storage/stores.py", "output/atomic_file.py",
-    "cli/locate.py", "keys/build.py", "keys/entries.py", "keys/folder.py", "keys/plan.py",
+    "spark/storages.py", "storage/paths.py", "storage/remote.py", "storage/arrow_store.py", "storage/stores.py",
+    "output/atomic_file.py", "cli/locate.py", "keys/build.py", "keys/entries.py", "keys/folder.py", "keys/plan.py",
     "tables/ducklake/databases.py", "tables/iceberg/catalogs.py", "zones/build.py", "zones/match.py",
     "zones/sources.py",
 }  # fmt: skip

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from threading import Lock
 
 from parquet_bloom.errors import parameter
-from parquet_bloom.filters.wrong_statistics import NAN_LOST
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.statistics import is_right, is_wrong
 from parquet_bloom.storage.display import quantity
 
+NAN_LOST = "engines for which NaN is the greatest value miss such rows, as DuckDB and DataFusion"
 _COLUMNS_SHOWN = 3
 
 

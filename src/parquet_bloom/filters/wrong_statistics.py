@@ -31,6 +31,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 )
 from parquet_bloom.errors import DamagedFileError, FooterError
 from parquet_bloom.filters.decode import ColumnReader, is_beyond_pyarrow
+from parquet_bloom.filters.doubts import NAN_LOST
 from parquet_bloom.filters.page_places import Page, page_headers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
@@ -44,7 +45,6 @@ from parquet_bloom.storage.open_file import OpenFile
 
 _FAR_PAGES = 1 << 20  # bytes of a chunk on another storage whose page headers are read
 # facts.known.nan_losers names them, for rooms above this one.
-NAN_LOST = "engines for which NaN is the greatest value miss such rows, as DuckDB and DataFusion"
 _EVERY_PAGE = "of all pages"
 
 

@@ -83,7 +83,7 @@ def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
     else:
         account, container = user, host
     if not account:
-        raise RequestError("names no account: abfs://container@account.dfs.core.windows.net/path")
+        raise RequestError("names no account; write abfs://container@account.dfs.core.windows.net/path")
     found |= {**named, "account_name": account, "blob_storage_scheme": scheme, "dfs_storage_scheme": scheme}
     kind = found.get("credential_kind")
     if kind not in (None, "anonymous", *_CREDENTIALS):

@@ -53,14 +53,14 @@ def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
     user, _, bucket = authority.rpartition("@")
     found: dict[str, Any] = options_in(query, _OF_URIS, "GCS")
     if user not in ("", "anonymous"):
-        raise RequestError('a URI of Google\'s storage has no user but "anonymous"')
+        raise RequestError('the user in a URI of Google\'s storage must be "anonymous"')
     if not bucket:
-        raise RequestError("names no bucket")
+        raise RequestError("names no bucket; write gs://bucket/path")
     if "retry_limit_seconds" in found:
         try:
             found["retry_time_limit"] = timedelta(seconds=float(found.pop("retry_limit_seconds")))
         except (ValueError, OverflowError) as error:
-            raise RequestError("retry_limit_seconds is no number of seconds") from error
+            raise RequestError("retry_limit_seconds must be a number of seconds") from error
     return {**found, "anonymous": True} if user else found, f"{bucket}/"
 
 

@@ -74,7 +74,7 @@ def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
     if key:
         found |= {"access_key": unquote(key), "secret_key": unquote(secret)}
     if not bucket:
-        raise RequestError("names no bucket")
+        raise RequestError("names no bucket; write s3://bucket/path")
     if "endpoint_override" not in found:
         variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
         endpoint = next((text for name in variables if (text := os.environ.get(name))), None)
