@@ -38,6 +38,7 @@ from parquet_bloom.storage.remote import side_by_side
 _LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed
 _MANY = 16  # one row of so many, or more
 _STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
+_FILTERED = 1 << 13  # rows of the predicate's columns in a batch, or more: a reader may want batches of one row
 _TOGETHER = 256  # row groups of which rows are chosen at a time
 _AT_ONCE = 64 << 20  # bytes of the predicate's columns, of several row groups, that are read before any other ones
 
@@ -263,7 +264,8 @@ class Reading:
         found: list[list[pa.RecordBatch]] = [[] for _ in pieces]
         # Nothing else is read before the end: a scan of pyarrow's within another one can wait for ever (26.0.1, with
         # two threads), and what was fetched of a file on another storage goes when other columns of it are fetched.
-        with closing(self._rows.batches(_parts(pieces), first, self._batch_rows, numbered=True)) as batches:
+        rows = None if self._batch_rows is None else max(self._batch_rows, _FILTERED)
+        with closing(self._rows.batches(_parts(pieces), first, rows, numbered=True)) as batches:
             for batch in batches:
                 numbers = batch.column(len(first)).to_numpy()
                 at = int(np.searchsorted(ends, numbers[0], "right"))  # no batch has rows of two row groups
