@@ -260,7 +260,7 @@ def test_a_uri_means_what_pyarrow_takes_it_for(text: str) -> None:
         ("gs://me@data/x", "anonymous"),
         ("abfs://data/x", "names no account"),
         ("abfs://data@acct.dfs.core.windows.net/x?credential_kind=bad", "'bad'"),
-        ("gs://data/x?retry_limit_seconds=never", "no number"),
+        ("gs://data/x?retry_limit_seconds=never", "a number of seconds"),
         ("s3://k:s@/x?region=r", "names no bucket"),
         ("s3://data/x?region=r&anonymous=perhaps", "true or false"),
     ],
