@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 from rows.test_offset_indexes import indexes_of, lies, with_indexes
-from support.object_store import reading_by
+from support.object_store import objects, reading_by
 from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
 
 import parquet_bloom
@@ -48,8 +48,8 @@ def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingStor
         yield running
 
 
-def on(store: RecordingStore) -> fs.S3FileSystem:
-    return fs.S3FileSystem(**keyed(store))
+def on(store: RecordingStore) -> Any:
+    return objects(**keyed(store))
 
 
 def travelled(store: RecordingStore) -> int:

@@ -519,7 +519,7 @@ class Scan:
             return _NOT_SELECTIVE - 1
         outline = self._opened[0].outline
         assert outline is not None
-        own = [leaf.index for leaf in outline.leaves if leaf.path[0] == part.path[0]]
+        own = [leaf.index for leaf in outline.leaves if leaf.path[:1] == part.path[:1]]
         return 0 if (outline.slots[Slot.FILTER_OFFSET][:, own] != NONE).any() else 1
 
     def _wanted(self, file: FileResult, groups: Sequence[int]) -> Mapping[int, RowSelection]:
