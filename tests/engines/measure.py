@@ -149,7 +149,7 @@ def _answer(process: EngineProcess, pair: tuple[Path, Path], about: tuple[str, s
 
 
 def as_text(all_facts: Sequence[EngineFacts]) -> str:
-    """The text of engines.json: a line for each kind of an engine; then hazards, and who finds a NaN, as they are kept."""
+    """The text of engines.json: a line for each kind of an engine; then hazards, and who finds a NaN."""
     entries = []
     for facts in all_facts:
         plain = {name: getattr(facts, name) for name in ("name", "title", "version", "how", "when", "note")}
