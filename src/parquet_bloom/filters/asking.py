@@ -245,7 +245,7 @@ def _ask_by_loop(
     from parquet_bloom.filters import ask_kernel
 
     n = len(fast)
-    kinds, heads, head_bytes = _headers_of(size)
+    kinds, heads, head_bytes = headers_of(size)
     first, last, hashes = _hashed(probes, fast)
     memory, where, whole = files.memory(), files.places(offset), _are_whole(size, last - first, _most_whole(files))
     replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
@@ -267,7 +267,7 @@ def _ask_by_loop(
     return other
 
 
-def _headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
+def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
     """The index of each size's header, all headers, one a row, and their lengths."""
     return np.searchsorted(sizes()[1], size), *_all_headers()
 
@@ -433,7 +433,7 @@ def _ask_whole_by_loop(
 
     n = len(size)
     memory, where = files.memory(), files.places(address)
-    kinds, heads, head_bytes = _headers_of(size)
+    kinds, heads, head_bytes = headers_of(size)
     probes = kinds, heads, head_bytes, first, last, hashes
     answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
     if not count and int((last - first).sum()) <= _FEW_PROBES and (where[2] >= 0).all():
