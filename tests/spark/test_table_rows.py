@@ -470,7 +470,7 @@ def test_a_delta_table_on_s3(spark: Any, store: ObjectStore, bucket: str, tmp_pa
         tmp_path, 0, made.protocol(["deletionVectors"], ["deletionVectors"]), made.metadata([made.field("id", "long")]),
         *adds,
     )  # fmt: skip
-    copy_files(str(tmp_path), f"{bucket}/lake", destination_filesystem=store.filesystem)
+    copy_files(str(tmp_path), f"{bucket}/lake", destination_filesystem=store.filesystem.arrow)
     name = f"delta:{store.uri(f'{bucket}/lake')}"
     wanted = [row for row in range(200) if row not in (0, 7, 199)]
     assert living(live_files(name))["id"].to_pylist() == wanted

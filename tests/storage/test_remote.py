@@ -218,6 +218,20 @@ def test_errors_of_a_storage_are_one_line(store: ObjectStore, capsys: pytest.Cap
         assert "tests-secret" not in told
 
 
+def test_folders_with_objects_of_their_own(store: ObjectStore, small: bytes) -> None:
+    """Hadoop, pyarrow and consoles mark a folder by an empty object, whose key ends with a slash."""
+    for key in ("in/", "in/sub/", "in/empty/"):
+        store.put(f"data/{key}", b"")
+    for key in ("in/x.parquet", "in/sub/y.parquet"):
+        store.put(f"data/{key}", small)
+    found = parquet_bloom.inspect(store.uri("data/in")).files
+    assert sorted(file.path.partition("?")[0].rpartition("/")[2] for file in found) == ["x.parquet", "y.parquet"]
+    assert len(parquet_bloom.inspect(store.uri("data/in/sub")).files) == 1
+    assert len(parquet_bloom.inspect(store.uri("data/in/*.parquet")).files) == 1
+    with pytest.raises(StorageError, match="no Parquet file"):
+        parquet_bloom.inspect(store.uri("data/in/empty"))
+
+
 def test_threads_leave_each_other_what_they_fetched(store: ObjectStore, big: bytes) -> None:
     store.put("data/x.parquet", big)
     with OpenFile("data/x.parquet", store.filesystem) as source:

@@ -242,10 +242,15 @@ class Bucket:
 
     def is_folder(self, key: str) -> bool:
         """Whether objects lie below a key. Raises RefusedError."""
-        return next(iter(self.listed(key)), None) is not None
+        import obstore
+
+        with _errors():
+            return bool(_interruptible(lambda: next(iter(obstore.list(self._store, key, chunk_size=1)), None)))
 
     def _of_answer(self, prefix: str, metas: Iterable[Mapping[str, Any]]) -> Iterator[Listed]:
         for meta in metas:
+            if meta["path"] == prefix:  # the folder's own object, whose key has a slash behind that
+                continue
             self._check_below(prefix, [meta["path"]])
             etag = meta["e_tag"]
             quoted = f'"{etag}"' if etag and not etag.endswith('"') else etag  # Azure's listings have no quotes
