@@ -315,9 +315,10 @@ class Node:
         """Remove a field, if it is there."""
         self.fields = [f for f in self.fields if f.id != number]
 
-    def encode(self, previous: int = 0) -> bytes:
-        """The struct's bytes; `previous` is the id of a field that stands before the first."""
+    def encode(self) -> bytes:
+        """The struct's bytes."""
         parts: list[bytes] = []
+        previous = 0
         for f in self.fields:
             parts.append(f.encode(previous))
             parts.append(f.value if isinstance(f.value, bytes) else f.value.encode())
@@ -330,13 +331,12 @@ def _may_be_structs(data: bytes, at: int) -> bool:
     return kind == STRUCT or not size  # some writers say "no elements, of no type"
 
 
-def parse(data: bytes, template: Template, at: int = 0, last: int = 0) -> tuple[Node, int]:
+def parse(data: bytes, template: Template, at: int = 0) -> tuple[Node, int]:
     """Open the struct at `at` and, below it, what template names; return it and where it ends.
 
-    last  the id of the field that ends at `at`, to open only what follows it
     Raises FooterError where the bytes are not Thrift compact.
     """
-    node = Node()
+    node, last = Node(), 0
     while (header := field_header(data, at, last)) is not None:
         number, wire, start = header
         below = template.get(number)

@@ -19,6 +19,7 @@ from parquet_bloom.storage.remote import (
     Location,
     arrow_of,
     fsspec_of,
+    outside,
     side_by_side,
     storage_error,
 )
@@ -155,10 +156,9 @@ class RemoteStore(Store):
         except Exception as error:
             raise storage_error(self.location(folder), error) from error
         if self._arrow.type_name in OBJECTS:
-            below = folder.rstrip("/") + "/"
-            wrong = next((info.path for info in infos if not info.path.startswith(below)), None)
+            wrong = outside(folder.rstrip("/"), (info.path for info in infos))
             if wrong is not None:
-                raise StorageError(self.location(folder), f"its listing names {wrong!r}, which is not in it")
+                raise StorageError(self.location(folder), wrong)
         return sorted((info.path, info.is_file) for info in infos)
 
     def modified(self, paths: Sequence[str]) -> list[int]:

@@ -13,7 +13,6 @@ The proxy is the one that libcurl would take. The options dfs_storage_* are of w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -28,9 +27,10 @@ from parquet_bloom.storage.object_settings import (
     ObjectSettings,
     client_options,
     curls_proxy,
-    of_no_use,
     options_in,
+    refuse_unused,
     refuse_variables,
+    variables,
     yes_or_no,
 )
 
@@ -97,9 +97,7 @@ def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
 
 def settings_of(options: Mapping[str, Any], container: str) -> ObjectSettings:
     """The settings for a container on a storage with these options (remote.Objects). Raises InexpressibleError."""
-    for name, value in options.items():
-        if value and name not in _USED:
-            raise of_no_use(name)
+    refuse_unused(options, _USED)
     refuse_variables(_OTHERS)
     account, authority = options.get("account_name"), options.get("blob_storage_authority") or _BLOB
     if not BUCKET.fullmatch(container) or not account:
@@ -135,7 +133,7 @@ def _credentials(
     own = {name: options[name] for name in ("tenant_id", "client_id", "client_secret") if options.get(name)}
     if not _has_identity():
         more = {**own, "use_azure_cli": "true"} if kind == "cli" else dict(own)
-        return None, ("obstore", kind, *sorted(own.items()), *_sources()), more
+        return None, ("obstore", kind, *sorted(own.items()), *variables("AZURE_")), more
     if "client_secret" in own:
         made = _by_identity("ClientSecretCredential", *(own.get(name, "") for name in _OF_CLIENTS))
         return made, tuple(own.items()), {}
@@ -153,10 +151,6 @@ def _has_identity() -> bool:
 
 
 _OF_CLIENTS = "tenant_id", "client_id", "client_secret"
-
-
-def _sources() -> tuple[object, ...]:
-    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AZURE_")))
 
 
 def _alone(credentials: Credentials) -> tuple[Credentials, tuple[object, ...]]:

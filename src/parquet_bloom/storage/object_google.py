@@ -28,6 +28,7 @@ from parquet_bloom.storage.object_settings import (
     curls_proxy,
     of_no_use,
     options_in,
+    refuse_unused,
     refuse_variables,
 )
 
@@ -66,9 +67,7 @@ def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
 
 def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
     """The settings for a bucket on a storage with these options (remote.Objects). Raises InexpressibleError."""
-    for name, value in options.items():
-        if value and name not in _USED | _OF_WRITING:
-            raise of_no_use(name)
+    refuse_unused(options, _USED | _OF_WRITING)
     refuse_variables(_OTHERS)
     if not BUCKET.fullmatch(bucket):
         raise InexpressibleError("is no name of a bucket")

@@ -26,7 +26,7 @@ from parquet_bloom.errors import FileChangedError
 from parquet_bloom.process import ForkSafe, Recent
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.object_settings import InexpressibleError, ObjectSettings
-from parquet_bloom.storage.remote import ArrowFile, Handle, Location, Objects, arrow_of, submit
+from parquet_bloom.storage.remote import ArrowFile, Handle, Location, Objects, arrow_of, outside, submit
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
 R = TypeVar("R")
@@ -257,9 +257,9 @@ class Bucket:
             yield Listed(meta["path"], StoreToken.of_headers(meta["size"], quoted, meta["last_modified"]))
 
     def _check_below(self, prefix: str, keys: Sequence[str]) -> None:
-        wrong = next((key for key in keys if prefix and not key.startswith(f"{prefix}/")), None)
+        wrong = outside(prefix, keys) if prefix else None  # "" is the bucket
         if wrong is not None:
-            raise WrongAnswerError(f"its listing names {wrong!r}, which is not in it")
+            raise WrongAnswerError(wrong)
 
     def _get(self, key: str, options: dict[str, Any], most: int) -> tuple[StoreToken, bytes, int]:
         """Request an object: its version by the answer, its bytes, `most` of them, and their place."""

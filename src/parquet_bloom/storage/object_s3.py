@@ -34,9 +34,10 @@ from parquet_bloom.storage.object_settings import (
     InexpressibleError,
     ObjectSettings,
     client_options,
-    of_no_use,
     options_in,
+    refuse_unused,
     refuse_variables,
+    variables,
     yes_or_no,
 )
 from parquet_bloom.storage.remote import proxy_of, s3_endpoint
@@ -76,8 +77,8 @@ def options_of(authority: str, query: str) -> tuple[dict[str, Any], str]:
     if not bucket:
         raise RequestError("names no bucket; write s3://bucket/path")
     if "endpoint_override" not in found:
-        variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-        endpoint = next((text for name in variables if (text := os.environ.get(name))), None)
+        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        endpoint = next((text for name in named if (text := os.environ.get(name))), None)
         if endpoint is not None:
             found["endpoint_override"] = endpoint
     if not found.get("region"):
@@ -125,9 +126,7 @@ def _region_of(bucket: str, scheme: str) -> str:
 
 def settings_of(options: Mapping[str, Any], bucket: str) -> ObjectSettings:
     """The settings for a bucket on a storage with these options (storage.remote.Objects). Raises InexpressibleError."""
-    for name, value in options.items():
-        if value and name not in _USED | _OF_WRITING:
-            raise of_no_use(name)
+    refuse_unused(options, _USED | _OF_WRITING)
     refuse_variables(_OBSTORE_ONLY)
     if not BUCKET.fullmatch(bucket) or bucket.endswith(("--x-s3", "--ol-s3")):
         raise InexpressibleError(f"{bucket or 'no name'} is no bucket of S3's usual kind, and no other can be read")
@@ -302,8 +301,7 @@ def _files() -> list[str]:
 
 
 def _sources() -> tuple[object, ...]:
-    variables = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
-    return (*variables, *map(_changed_at, _files()))
+    return (*variables("AWS_"), *map(_changed_at, _files()))
 
 
 def _changed_at(path: str) -> int | None:

@@ -43,6 +43,18 @@ def of_no_use(name: str) -> InexpressibleError:
     )
 
 
+def refuse_unused(options: Mapping[str, Any], used: Collection[str]) -> None:
+    """Raise InexpressibleError for an option that is set, and is none of those that are used."""
+    for name, value in options.items():
+        if value and name not in used:
+            raise of_no_use(name)
+
+
+def variables(beginning: str) -> tuple[tuple[str, str], ...]:
+    """Names and values of the environment's variables that begin so."""
+    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(beginning)))
+
+
 def options_in(query: str, known: Collection[str], storage: str) -> dict[str, str]:
     """The options of a URI. Raises RequestError for others than those known."""
     found = {}

@@ -143,6 +143,12 @@ def fsspec_of(filesystem: Any) -> Any:
 OBJECTS = ("s3", "gcs", "abfs")  # file systems whose answers name versions of bytes
 
 
+def outside(folder: str, names: Iterable[str]) -> str | None:
+    """The fault of a listing that names something outside its folder; None where all lie in it."""
+    wrong = next((name for name in names if not name.startswith(f"{folder}/")), None)
+    return None if wrong is None else f"its listing names {wrong!r}, which is not in it"
+
+
 class ArrowFile:
     """A file that pyarrow opens: HEAD, and a GET for each range.
 
