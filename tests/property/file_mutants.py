@@ -44,6 +44,13 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
     ],
     "search": [
         (
+            "a part that no evidence knows is left out",
+            "evidence:masks_of",
+            "np.full(evidences[0].n, ANY, np.uint8)",
+            "np.full(evidences[0].n, 0, np.uint8)",
+            "keys/test_evidence.py::test_and_or_in_over_folders_and_segments",
+        ),
+        (
             "what one evidence denies the others may give",
             "evidence:masks_of",
             "np.where(no, denied(term, mask), mask)",
@@ -234,13 +241,6 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "evidence:KeyEvidence._ask",
             "closed[left[own] - start] = False",
             "closed[left[own][:1] - start] = False",
-            "keys/test_evidence.py::test_and_or_in_over_folders_and_segments",
-        ),
-        (
-            "a part that the index lacks is left out",
-            "evidence:KeyEvidence._outcomes",
-            "np.full(n, ANY, np.uint8)",
-            "np.full(n, 0, np.uint8)",
             "keys/test_evidence.py::test_and_or_in_over_folders_and_segments",
         ),
         (

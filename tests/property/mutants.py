@@ -95,7 +95,7 @@ MUTANTS = [
     _M("old pyarrow's dictionaries believed", bounds.is_wrong, "version < fault.until", "version < (0,)"),
     _M("NULLs of structs not counted", bounds.is_wrong, "fault.statistic == statistic",
        'fault.statistic == statistic == "bounds"'),
-    _M("bounds beside a NaN believed", bounds._statistics, 'if domain == "float":', "if False:"),
+    _M("bounds beside a NaN believed", bounds._spoilt, 'if domain == "float":', "if False:"),
     _M("no NaN expected", deciding._values, "must & statistics.nan_free", "must"),
     _M("missing nan_count taken for 0", bounds._statistics, "slots[Slot.NAN_COUNT] == 0", "slots[Slot.NAN_COUNT] <= 0"),
     _M("NaN is no largest value", deciding.term_masks, 'nan == "largest"', 'nan == "no"'),
