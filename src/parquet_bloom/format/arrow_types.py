@@ -220,10 +220,11 @@ def arrows_own(*parts: bytes) -> pa.Buffer:
 
     docs/architecture.md, "Workarounds", says when this can go.
     """
-    out = pa.BufferOutputStream()
-    for part in parts:
-        out.write(part)
-    return out.getvalue()
+    buffer = pa.allocate_buffer(sum(map(len, parts)))
+    with pa.FixedSizeBufferWriter(buffer) as out:
+        for part in parts:
+            out.write(part)
+    return buffer
 
 
 def array_of(values: Sequence[Any]) -> pa.Array:

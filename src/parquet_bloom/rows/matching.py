@@ -7,8 +7,8 @@
 
 Of a predicate that is an AND the columns of its most selective part go first (`scan` chooses it), then its others.
 
-The rule of cost. A row group goes this way if its other columns have _LEAST bytes, and as many as the predicate's
-columns: a second read costs about a millisecond. As soon as one has many rows that match, the next ones are read at
+The rule of cost. A row group goes this way if its other columns have _LEAST bytes: a second read costs about a
+millisecond. As soon as one has many rows that match, the next ones are read at
 once, all columns together, as pyarrow then decodes them side by side: one row group, then two, four and so on, until
 one of them has few such rows.
 """
@@ -168,7 +168,7 @@ class Reading:
                     own, others = (
                         sum(max(0, length) for _, length in chunk_ranges(outline, [group], names)) for names in stored
                     )
-                by_columns = bool(first and later) and others >= max(own, least)
+                by_columns = bool(first and later) and others >= least
                 yield _Piece(file, group, int(outline.rows[group]), by_columns, some and own + others >= least, own)
 
     def _chosen(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
@@ -221,17 +221,25 @@ class Reading:
             self._passed(piece.rows)
 
     def _ahead(self, pieces: Sequence[_Piece], first: Sequence[str]) -> Ahead:
-        """Begin to read the offset indexes of the other columns, of files on other storages."""
+        """Begin to read where pages of the other columns lie, of row groups that rows are expected in.
+
+        On other storages that is one request, of any row group. Of a file of this machine headers may have to be read,
+        which takes as long as to decode a column: only where a filter says that a row is likely to be there.
+        """
         ahead = Ahead()
         later = [name for name in self._every if name not in first]
         for file, groups in _parts(pieces):
             source = self._rows.opened.get(id(file.file))
-            if source is not None and source.is_remote and file.outline is not None:
+            assert file.outline is not None
+            assert file.decision is not None
+            if file.file.is_local:
+                groups = [group for group in groups if file.decision.asked[group]]
+            if groups and (file.file.is_local or (source is not None and source.is_remote)):
                 stored = self._rows.stored(file, later)
                 leaves = [
                     one for name, some in leaves_by_column(file.outline).items() if name in stored for one in some
                 ]
-                ahead.read(source, file.outline, groups, leaves)
+                ahead.read(file, self._rows.opened, groups, leaves)
         return ahead
 
     def _kept(

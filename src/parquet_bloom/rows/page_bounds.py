@@ -27,7 +27,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, page_statistics, statistics_of
 from parquet_bloom.predicates.bind import Bound, Members, Opaque, Term, terms_of
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, term_masks
-from parquet_bloom.rows.pages import Ahead, confirmed, places_of, read_indexes
+from parquet_bloom.rows.pages import Ahead, confirmed, places_of, read_places
 from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.unchanged import opened_as_searched
 from parquet_bloom.search.results import FileResult
@@ -60,10 +60,10 @@ def rows_by_pages(
     with opened_as_searched(file, opened) as source:
         ahead = Ahead()
         if source.is_remote:
-            ahead.read(source, outline, groups, leaves)
+            ahead.read(file, opened, groups, leaves)
         stored = dict(zip(chunks, source.read_ranges(list(chunks.values())), strict=True))
         ahead.wait()
-        read_indexes(source, outline, groups, leaves)
+        read_places(source, outline, groups, leaves)
         for group in groups:
             indexes = {leaf: stored[group, leaf] for leaf in leaves if (group, leaf) in stored}
             rows = _selection(outline, bound, group, indexes, nan)

@@ -9,7 +9,7 @@ would be a request: without an index a chunk is read whole there, as one is whos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ from parquet_bloom.format.footer import derived
 from parquet_bloom.format.outline import Outline, extents
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.selection import RowSelection
+from parquet_bloom.rows.unchanged import opened_as_searched
+from parquet_bloom.search.results import FileResult
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.remote import submit
 
@@ -145,8 +147,11 @@ def disbelieve(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf) -
     _kept(outline, row_group, leaf.index).append(found)
 
 
-def read_indexes(source: OpenFile, outline: Outline, row_groups: Sequence[int], leaves: Sequence[Leaf]) -> None:
-    """Read the offset indexes of some chunks that have one, at once. Raises StorageError, DamagedFileError."""
+def read_places(source: OpenFile, outline: Outline, row_groups: Sequence[int], leaves: Sequence[Leaf]) -> None:
+    """Read where the pages of some chunks lie: offset indexes at once, and of a local file headers where one has none.
+
+    Raises StorageError, DamagedFileError.
+    """
     missing = [
         (group, leaf, found)
         for group in row_groups
@@ -160,6 +165,10 @@ def read_indexes(source: OpenFile, outline: Outline, row_groups: Sequence[int], 
             _kept(outline, group, leaf.index).append(places)
         else:
             disbelieve(source, outline, group, leaf)
+    for group in () if source.is_remote else row_groups:
+        for leaf in leaves:
+            if not (kept := _kept(outline, group, leaf.index)):
+                kept.append(walked_places(source, outline, group, leaf))
 
 
 def places_of(outline: Outline, row_group: int, leaf: Leaf) -> PagePlaces | None:
@@ -169,14 +178,19 @@ def places_of(outline: Outline, row_group: int, leaf: Leaf) -> PagePlaces | None
 
 
 class Ahead:
-    """Offset indexes that are being read, while other things are."""
+    """Places of pages that are being read, while other things are."""
 
     def __init__(self) -> None:
         self._coming: list[Future[None]] = []
 
-    def read(self, source: OpenFile, outline: Outline, row_groups: Sequence[int], leaves: Sequence[Leaf]) -> None:
-        """Begin to."""
-        self._coming.append(submit(read_indexes, source, outline, row_groups, leaves))
+    def read(
+        self, file: FileResult, opened: Mapping[int, OpenFile], row_groups: Sequence[int], leaves: Sequence[Leaf]
+    ) -> None:
+        """Begin to.
+
+        opened  files that are open, by id(DataFile)
+        """
+        self._coming.append(submit(_read_places_in, file, opened, row_groups, leaves))
 
     def wait(self) -> None:
         """Wait for them; what went wrong is an error once the places are needed."""
@@ -186,17 +200,19 @@ class Ahead:
         self._coming.clear()
 
 
-def pages_of(
-    source: OpenFile, outline: Outline, row_group: int, leaf: Leaf, wanted: RowSelection
-) -> ColumnPages | None:
-    """The pages of a column that hold some rows; None where the chunk has to be read whole.
+def _read_places_in(
+    file: FileResult, opened: Mapping[int, OpenFile], row_groups: Sequence[int], leaves: Sequence[Leaf]
+) -> None:
+    assert file.outline is not None
+    with opened_as_searched(file, opened) as source:
+        read_places(source, file.outline, row_groups, leaves)
+
+
+def pages_of(outline: Outline, row_group: int, leaf: Leaf, wanted: RowSelection) -> ColumnPages | None:
+    """The pages of a column that hold some rows, once places were read; None where the chunk has to be read whole.
 
     wanted  at least one row
-    Raises StorageError, DamagedFileError.
     """
-    kept = _kept(outline, row_group, leaf.index)
-    if not kept and not source.is_remote:
-        kept.append(walked_places(source, outline, row_group, leaf))
     places = places_of(outline, row_group, leaf)
     if places is None or wanted.stop > outline.rows[row_group]:
         return None
@@ -209,8 +225,8 @@ def pages_of(
 
 
 def confirmed(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf, wanted: RowSelection) -> bool:
-    """Whether the headers of the pages that have some rows agree with their places. Raises as pages_of."""
-    pages = pages_of(source, outline, row_group, leaf, wanted)
+    """Whether the headers of the pages that have some rows agree with their places. Raises as read_places."""
+    pages = pages_of(outline, row_group, leaf, wanted)
     if pages is None or pages.places.heads is not None:
         return pages is not None
     *starts, last = source.read_ranges([*pages.starts, pages.last])

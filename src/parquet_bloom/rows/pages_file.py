@@ -48,13 +48,15 @@ from parquet_bloom.rows.pages import (
     has_offset_index,
     is_dictionary,
     pages_of,
-    read_indexes,
+    read_places,
 )
 from parquet_bloom.rows.selection import RowSelection, taken
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_as_searched
 from parquet_bloom.storage.open_file import REMOTE_GAP, OpenFile
+from parquet_bloom.storage.remote import side_by_side
 
 _LARGE = 1 << 20  # bytes of a chunk; of a smaller one all pages may be read
+_THREADS = 4  # that decode columns of a row group, at most
 
 
 @dataclass(slots=True)
@@ -102,21 +104,33 @@ def columns_at(
         return {}
     parts: dict[str, list[pa.ChunkedArray]] = {name: [] for name in columns}
     with opened_as_searched(file, opened) as source:
-        read_indexes(source, outline, [group], [leaf for leaves in columns.values() for leaf in leaves])
-        for one in _files(source, outline, group, list(columns.values()), wanted):
-            own = [column.pages.leaf.path[0] for column in one.columns]
-            doubtful = one.columns[0].is_doubtful
-            with suppress(*PYARROW_ERRORS) if doubtful else nullcontext():
-                decoded = read(one.data, own, len(columns[own[0]]) > 1)
-                if all(body.fits(column) for body, column in zip(one.columns, decoded, strict=True)):
-                    for name, body, column in zip(own, one.columns, decoded, strict=True):
-                        parts[name].append(wanted_of(column, body.pages, wanted))
-                        counts.add(body.pages, body.of_bytes)
-                    continue
-            if not doubtful:
-                text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(decoded[0])}"
-                raise DamagedFileError(source.path, text)
-            disbelieve(source, outline, group, one.columns[0].pages.leaf)
+        read_places(source, outline, [group], [leaf for leaves in columns.values() for leaf in leaves])
+
+        def decode(some: Sequence[Sequence[Leaf]]) -> list[tuple[_Body, pa.ChunkedArray]]:
+            found = []
+            for one in _files(source, outline, group, some, wanted):
+                own = [column.pages.leaf.path[0] for column in one.columns]
+                doubtful = one.columns[0].is_doubtful
+                with suppress(*PYARROW_ERRORS) if doubtful else nullcontext():
+                    decoded = read(one.data, own, len(columns[own[0]]) > 1)
+                    pairs = list(zip(one.columns, decoded, strict=True))
+                    if all(body.fits(column) for body, column in pairs):
+                        found += [(body, wanted_of(column, body.pages, wanted)) for body, column in pairs]
+                        continue
+                if not doubtful:
+                    text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(decoded[0])}"
+                    raise DamagedFileError(source.path, text)
+                disbelieve(source, outline, group, one.columns[0].pages.leaf)
+            return found
+
+        # pyarrow decodes the columns of a file of one row group in one thread. Of an object each more of them would
+        # be one more request.
+        threads = 1 if source.is_remote else min(pa.cpu_count(), _THREADS)
+        shares = [some for n in range(threads) if (some := list(columns.values())[n::threads])]
+        for decoded in side_by_side(decode, shares):
+            for body, column in decoded:
+                parts[body.pages.leaf.path[0]].append(column)
+                counts.add(body.pages, body.of_bytes)
     return {name: put_together(some) for name, some in parts.items() if len(some) == len(columns[name])}
 
 
@@ -196,7 +210,7 @@ def _bodies(
     """
     chosen = []
     for leaves in columns:
-        pages = [pages_of(source, outline, row_group, leaf, wanted) for leaf in leaves]
+        pages = [pages_of(outline, row_group, leaf, wanted) for leaf in leaves]
         some = [one for one in pages if one is not None and (one.of_bytes < _LARGE or 2 * one.n_bytes < one.of_bytes)]
         chosen += some if len(some) == len(leaves) else []
     early = [one.places.dictionary if one.places.dictionary[1] <= REMOTE_GAP else (0, 0) for one in chosen]

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -174,9 +174,20 @@ def _miscounted(file: FileResult, group: int, rows: int) -> DamagedFileError:
     return DamagedFileError(str(file.file), text)
 
 
-def with_numbers(batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+def with_numbers(batch: pa.RecordBatch, numbers: NDArray[np.int64] | pa.Array) -> pa.RecordBatch:
     """A batch with the column NUMBER, int64[rows of the batch], as its last."""
     return batch.append_column(pa.field(NUMBER, pa.int64()), pa.array(numbers))
+
+
+@cache
+def _numbers(n: int) -> pa.Array:
+    return pa.array(np.arange(n))
+
+
+def numbers_from(start: int, n: int) -> pa.Array:
+    """n numbers from start on. Arrow has the memory of the last batch for them, which numpy gives back each time."""
+    known = _numbers(1 << 17)  # as many rows as a batch of pyarrow's has
+    return pc.add(known.slice(0, n), start) if n <= len(known) else pa.array(np.arange(start, start + n))
 
 
 # --- times of 96 bits -----------------------------------------------------------------------------
@@ -404,7 +415,7 @@ class FileRows:
                 yield from batches
                 return
             for batch, start in counted(batches, parts):
-                yield with_numbers(batch, np.arange(start, start + batch.num_rows))
+                yield with_numbers(batch, numbers_from(start, batch.num_rows))
 
     def projected(self, names: Sequence[str]) -> pa.Schema:
         """As SourceRows has it."""

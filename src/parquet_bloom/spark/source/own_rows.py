@@ -19,7 +19,7 @@ from parquet_bloom.rows.matching import Reading
 from parquet_bloom.rows.page_bounds import rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
 from parquet_bloom.rows.selection import RowSelection, taken_rows
-from parquet_bloom.rows.source_rows import RowGroups, with_numbers
+from parquet_bloom.rows.source_rows import RowGroups, numbers_from, with_numbers
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.spark.source.types import INT96_UNIT
 from parquet_bloom.storage.open_file import OpenFile
@@ -47,7 +47,7 @@ class OwnRows:
         for group in (group for _, groups in parts for group in groups):
             for batch in self._file.iter_batches(batch_rows or 1 << 16, row_groups=[group], columns=names):
                 found = batch.select(list(names)) if names else batch
-                yield with_numbers(found, np.arange(start, start + len(batch))) if numbered else found
+                yield with_numbers(found, numbers_from(start, len(batch))) if numbered else found
                 start += len(batch)
 
     def projected(self, names: Sequence[str]) -> pa.Schema:
