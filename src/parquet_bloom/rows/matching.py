@@ -273,13 +273,12 @@ class Reading:
         # Nothing else is read before the end: a scan of pyarrow's within another one can wait for ever (26.0.1, with
         # two threads), and what was fetched of a file on another storage goes when other columns of it are fetched.
         rows = None if self._batch_rows is None else max(self._batch_rows, _FILTERED)
-        with closing(self._rows.batches(_parts(pieces), first, rows, numbered=True)) as batches:
-            for batch in batches:
-                numbers = batch.column(len(first)).to_numpy()
-                at = int(np.searchsorted(ends, numbers[0], "right"))  # no batch has rows of two row groups
+        with closing(self._rows.numbered(_parts(pieces), first, rows)) as batches:
+            for batch, before in batches:
+                at = int(np.searchsorted(ends, before + batch.column(len(first))[0].as_py(), "right"))
                 kept = keep.filter_batch(batch)
                 if kept.num_rows:
-                    positions = pa.array(kept.column(len(first)).to_numpy() - starts[at])
+                    positions = pa.array(kept.column(len(first)).to_numpy() + (before - starts[at]))
                     found[at].append(kept.set_column(len(first), NUMBER, positions))
         yield from zip(pieces, found, strict=True)
 
@@ -308,13 +307,13 @@ class Reading:
             yield positions, found
             return
         before = 0
-        with closing(self._rows.batches([piece.part], rest, self._batch_rows, numbered=True)) as batches:
-            for batch in batches:
+        with closing(self._rows.numbered([piece.part], rest, self._batch_rows)) as batches:
+            for batch, start in batches:
                 numbers = batch.column(len(rest)).to_numpy()
-                stop = int(np.searchsorted(positions, numbers[-1], "right"))
+                stop = int(np.searchsorted(positions, start + numbers[-1], "right"))
                 if stop == before:
                     continue
-                at = np.searchsorted(numbers, positions[before:stop])
+                at = np.searchsorted(numbers, positions[before:stop] - start)
                 columns = {name: pa.chunked_array([taken(batch.column(n), at)]) for n, name in enumerate(rest)}
                 columns |= {name: column.slice(before, stop - before) for name, column in found.items()}
                 yield positions[before:stop], columns

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -65,13 +65,20 @@ class RowGroups(Protocol):
         """Of all rows. Raises FileError and its kinds."""
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
     ) -> Generator[pa.RecordBatch, None, None]:
         """Living rows, file by file and in their order there.
 
         names       of columns, or of fields of structs, place.x, each once; these are the batches' names. None: all
         batch_rows  at most, of a batch; None: as pyarrow has it, for those who keep all of them
-        numbered    with a last column NUMBER, int64: the rows of these row groups are counted from 0, deleted ones too
+        """
+
+    def numbered(
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+    ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
+        """The same with a last column NUMBER, int64, and what is to be added to it, as one number for the batch.
+
+        The sums count the rows of these row groups from 0, deleted ones too. No batch has rows of two row groups.
         """
 
     def projected(self, names: Sequence[str]) -> pa.Schema:
@@ -174,20 +181,18 @@ def _miscounted(file: FileResult, group: int, rows: int) -> DamagedFileError:
     return DamagedFileError(str(file.file), text)
 
 
-def with_numbers(batch: pa.RecordBatch, numbers: NDArray[np.int64] | pa.Array) -> pa.RecordBatch:
-    """A batch with the column NUMBER, int64[rows of the batch], as its last."""
-    return batch.append_column(pa.field(NUMBER, pa.int64()), pa.array(numbers))
+def with_numbers(batch: pa.RecordBatch, numbers: NDArray[np.int64] | None = None) -> pa.RecordBatch:
+    """A batch with the column NUMBER, int64[rows of the batch], as its last; None: from 0 on.
+
+    Those from 0 on are the same memory for all batches: as much memory as that of a column would be new for each.
+    """
+    kept = pa.array(numbers) if numbers is not None else _counting(max(17, batch.num_rows.bit_length()))
+    return batch.append_column(pa.field(NUMBER, pa.int64()), kept.slice(0, batch.num_rows))
 
 
-@cache
-def _numbers(n: int) -> pa.Array:
-    return pa.array(np.arange(n))
-
-
-def numbers_from(start: int, n: int) -> pa.Array:
-    """n numbers from start on. Arrow has the memory of the last batch for them, which numpy gives back each time."""
-    known = _numbers(1 << 17)  # as many rows as a batch of pyarrow's has
-    return pc.add(known.slice(0, n), start) if n <= len(known) else pa.array(np.arange(start, start + n))
+@lru_cache(2)
+def _counting(bits: int) -> pa.Array:
+    return pa.array(np.arange(1 << bits))
 
 
 # --- times of 96 bits -----------------------------------------------------------------------------
@@ -407,28 +412,9 @@ class FileRows:
         return ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """As SourceRows has it."""
-        with closing(self._batches(parts, names, batch_rows)) as batches:
-            if not numbered:
-                yield from batches
-                return
-            for batch, start in counted(batches, parts):
-                yield with_numbers(batch, numbers_from(start, batch.num_rows))
-
-    def projected(self, names: Sequence[str]) -> pa.Schema:
-        """As SourceRows has it."""
-        empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
-        return empty.scanner(columns=for_scanner(names, self.schema)).projected_schema
-
-    def stored(self, file: FileResult, names: Sequence[str]) -> set[str]:
-        """As SourceRows has it."""
-        return {path_of(name, self.schema)[0] for name in names} - {key.path[0] for key in self._keys}
-
-    def _batches(
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
     ) -> Generator[pa.RecordBatch, None, None]:
+        """As SourceRows has it."""
         options: dict[str, Any] = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
         if batch_rows is None:
             options = {}
@@ -440,6 +426,23 @@ class FileRows:
                 scanner = partial(self._scanner, some, files, columns=wanted, **options)
                 with errors_of(files), closing(batches_of(scanner, files)) as batches:
                     yield from batches
+
+    def numbered(
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+    ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
+        """As SourceRows has it."""
+        with closing(self.batches(parts, names, batch_rows)) as batches:
+            for batch, start in counted(batches, parts):
+                yield with_numbers(batch), start
+
+    def projected(self, names: Sequence[str]) -> pa.Schema:
+        """As SourceRows has it."""
+        empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
+        return empty.scanner(columns=for_scanner(names, self.schema)).projected_schema
+
+    def stored(self, file: FileResult, names: Sequence[str]) -> set[str]:
+        """As SourceRows has it."""
+        return {path_of(name, self.schema)[0] for name in names} - {key.path[0] for key in self._keys}
 
     def _top(self, names: Sequence[str] | None) -> set[str] | None:
         return None if names is None else {path_of(name, self.schema)[0] for name in names}

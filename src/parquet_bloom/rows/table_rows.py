@@ -57,15 +57,29 @@ class TableRows:
         return None
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
     ) -> Generator[pa.RecordBatch, None, None]:
         """As SourceRows has it."""
+        with closing(self._rows(parts, names, batch_rows)) as found:
+            for batch, _ in found:
+                yield batch
+
+    def numbered(
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+    ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
+        """As SourceRows has it."""
+        with closing(self._rows(parts, names, batch_rows)) as found:
+            for batch, numbers in found:
+                yield with_numbers(batch, numbers), 0
+
+    def _rows(
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
+    ) -> Generator[_Numbered, None, None]:
         wanted = self.schema.names if names is None else list(names)
         top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
         with closing(self._of_parts(parts, top, batch_rows or _BATCH_ROWS)) as found:
             for batch, numbers in found:
-                batch = batch if wanted == top else select_columns(batch, wanted)
-                yield with_numbers(batch, numbers) if numbered else batch
+                yield batch if wanted == top else select_columns(batch, wanted), numbers
 
     def projected(self, names: Sequence[str]) -> pa.Schema:
         """As SourceRows has it."""

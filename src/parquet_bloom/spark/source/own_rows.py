@@ -19,7 +19,7 @@ from parquet_bloom.rows.matching import Reading
 from parquet_bloom.rows.page_bounds import rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
 from parquet_bloom.rows.selection import RowSelection, taken_rows
-from parquet_bloom.rows.source_rows import RowGroups, numbers_from, with_numbers
+from parquet_bloom.rows.source_rows import RowGroups, with_numbers
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.spark.source.types import INT96_UNIT
 from parquet_bloom.storage.open_file import OpenFile
@@ -40,15 +40,21 @@ class OwnRows:
         self.pages = PagesRead()
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None, numbered: bool = False
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
     ) -> Generator[pa.RecordBatch, None, None]:
         """As RowGroups has it; no batch has rows of two row groups."""
-        start = 0
         for group in (group for _, groups in parts for group in groups):
             for batch in self._file.iter_batches(batch_rows or 1 << 16, row_groups=[group], columns=names):
-                found = batch.select(list(names)) if names else batch
-                yield with_numbers(found, numbers_from(start, len(batch))) if numbered else found
-                start += len(batch)
+                yield batch.select(list(names)) if names else batch
+
+    def numbered(
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+    ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
+        """As RowGroups has it."""
+        start = 0
+        for batch in self.batches(parts, names, batch_rows):
+            yield with_numbers(batch), start
+            start += batch.num_rows
 
     def projected(self, names: Sequence[str]) -> pa.Schema:
         """As RowGroups has it."""
