@@ -48,7 +48,7 @@ def rows_by_pages(
         return {}
     chunks: dict[tuple[int, Leaf], Range] = {}
     for term in terms_of(bound):
-        if (leaf := _indexed_leaf(term, outline, file.file.is_local)) is not None:
+        if (leaf := _indexed_leaf(term, outline)) is not None:
             masks = term_masks(term, statistics_of(outline, leaf), nan)
             ranges = {(group, leaf): _range(outline, group, leaf) for group in row_groups if masks[group] != TRUE}
             chunks |= {chunk: found for chunk, found in ranges.items() if found is not None}
@@ -75,16 +75,16 @@ def rows_by_pages(
     return found
 
 
-def _indexed_leaf(term: Term, outline: Outline, is_local: bool) -> Leaf | None:
+def _indexed_leaf(term: Term, outline: Outline) -> Leaf | None:
     """The column of a term, if it may have bounds of pages that are worth to be read."""
     if isinstance(term, Opaque) or term.leaf.repeated or not 0 <= term.leaf.index < len(outline.leaves):
         return None
     leaf = term.leaf
     if outline.leaves[leaf.index] != leaf or (outline.slots[Slot.COLUMN_INDEX, :, leaf.index] == NONE).all():
         return None
-    # Of keys with filters every page has some that are less and some that are greater: not worth a request.
+    # Of keys with filters every page has some that are less and some that are greater: not worth to be read.
     has_filter = (outline.slots[Slot.FILTER_OFFSET, :, leaf.index] != NONE).any()
-    return leaf if is_local or not (has_filter and isinstance(term, Members)) else None
+    return None if has_filter and isinstance(term, Members) else leaf
 
 
 def _range(outline: Outline, group: int, leaf: Leaf) -> Range | None:
