@@ -33,13 +33,14 @@ from parquet_bloom.rows.pages import Ahead
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.source_rows import NUMBER, RowGroups
 from parquet_bloom.search.results import FileResult
-from parquet_bloom.storage.remote import side_by_side
+from parquet_bloom.storage.remote import in_order, side_by_side
 
 _LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed
 _MANY = 16  # one row of so many, or more
 _STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
 _FILTERED = 1 << 13  # rows of the predicate's columns in a batch, or more: a reader may want batches of one row
 _TOGETHER = 256  # row groups of which rows are chosen at a time
+_THREADS = 4  # row groups whose other columns are read at a time, at most
 _AT_ONCE = 64 << 20  # bytes of the predicate's columns, of several row groups, that are read before any other ones
 
 
@@ -61,6 +62,7 @@ class _Piece:
     first   whether the predicate's columns are read first
     large   whether it is worth to choose rows before all columns are read
     size    bytes of the predicate's columns, compressed
+    asked   whether a filter let it pass
     wanted  the only rows of it that can match; None: any
     """
 
@@ -70,6 +72,7 @@ class _Piece:
     first: bool
     large: bool
     size: int
+    asked: bool
     wanted: RowSelection | None = None
 
     @property
@@ -134,7 +137,8 @@ class Reading:
         filters = [keep] if sooner is None else [sooner, keep]
         first = list(dict.fromkeys(filters[0].columns or ())) if whole and columns else []
         pieces = list(self._pieces(parts, first))
-        at, run = 0, 1  # run: how many pieces are read at a time
+        # run: how many pieces are read at a time; several at once where a filter says that a row is likely to be there
+        at, run = 0, _THREADS if pieces and pieces[0].asked else 1
         many = False
         while at < len(pieces):
             by_columns = pieces[at].first and not many
@@ -169,7 +173,8 @@ class Reading:
                         sum(max(0, length) for _, length in chunk_ranges(outline, [group], names)) for names in stored
                     )
                 by_columns = bool(first and later) and others >= least
-                yield _Piece(file, group, int(outline.rows[group]), by_columns, some and own + others >= least, own)
+                large, asked = some and own + others >= least, bool(decision.asked[group])
+                yield _Piece(file, group, int(outline.rows[group]), by_columns, large, own, asked)
 
     def _chosen(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
         """The pieces, large ones with the only rows that can match; none of those without such a row."""
@@ -204,7 +209,9 @@ class Reading:
     ) -> Iterator[pa.RecordBatch]:
         """The rows that match: the predicate's columns are read first."""
         ahead = self._ahead(pieces, first)
-        for piece, batches in self._kept(pieces, first, filters[0]):
+
+        def widened(one: tuple[_Piece, list[pa.RecordBatch]]) -> tuple[int, list[pa.Table]]:
+            piece, batches = one
             ahead.wait()
             kept = pa.Table.from_batches(batches) if batches else None
             for keep in filters[1:]:
@@ -215,10 +222,16 @@ class Reading:
                         one for table in wider for batch in table.to_batches() if len(one := keep.filter_batch(batch))
                     ]
                     kept = pa.Table.from_batches(found) if found else None
-            if kept is not None:
-                for table in self._widened(piece, kept, self._every):
+            return piece.rows, [] if kept is None else list(self._widened(piece, kept, self._every))
+
+        # pyarrow decodes a row group in one thread.
+        side_by_side = min(pa.cpu_count(), _THREADS) if all(one.file.file.is_local for one in pieces) else 0
+        with closing(in_order(widened, self._kept(pieces, first, filters[0]), side_by_side, settle=True)) as results:
+            for result in results:
+                rows, tables = result()
+                for table in tables:
                     yield from table.drop_columns([NUMBER]).to_batches(self._batch_rows)
-            self._passed(piece.rows)
+                self._passed(rows)
 
     def _ahead(self, pieces: Sequence[_Piece], first: Sequence[str]) -> Ahead:
         """Begin to read where pages of the other columns lie, of row groups that rows are expected in.
