@@ -40,7 +40,6 @@ _MANY = 16  # one row of so many, or more
 _STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
 _FILTERED = 1 << 13  # rows of the predicate's columns in a batch, or more: a reader may want batches of one row
 _TOGETHER = 256  # row groups of which rows are chosen at a time
-_THREADS = 4  # row groups whose other columns are read at a time, at most
 _AT_ONCE = 64 << 20  # bytes of the predicate's columns, of several row groups, that are read before any other ones
 
 
@@ -138,7 +137,7 @@ class Reading:
         first = list(dict.fromkeys(filters[0].columns or ())) if whole and columns else []
         pieces = list(self._pieces(parts, first))
         # run: how many pieces are read at a time; several at once where a filter says that a row is likely to be there
-        at, run = 0, _THREADS if pieces and pieces[0].asked else 1
+        at, run = 0, self._rows.threads if pieces and pieces[0].asked else 1
         many = False
         while at < len(pieces):
             by_columns = pieces[at].first and not many
@@ -224,9 +223,9 @@ class Reading:
                     kept = pa.Table.from_batches(found) if found else None
             return piece.rows, [] if kept is None else list(self._widened(piece, kept, self._every))
 
-        # pyarrow decodes a row group in one thread.
-        side_by_side = min(pa.cpu_count(), _THREADS) if all(one.file.file.is_local for one in pieces) else 0
-        with closing(in_order(widened, self._kept(pieces, first, filters[0]), side_by_side, settle=True)) as results:
+        threads = self._rows.threads if all(one.file.file.is_local for one in pieces) else 1
+        kept = self._kept(pieces, first, filters[0])
+        with closing(in_order(widened, kept, threads if threads > 1 else 0, settle=True)) as results:
             for result in results:
                 rows, tables = result()
                 for table in tables:
@@ -246,6 +245,8 @@ class Reading:
             assert file.outline is not None
             assert file.decision is not None
             if file.file.is_local:
+                if self._rows.threads == 1:
+                    continue
                 groups = [group for group in groups if file.decision.asked[group]]
             if groups and (file.file.is_local or (source is not None and source.is_remote)):
                 stored = self._rows.stored(file, later)

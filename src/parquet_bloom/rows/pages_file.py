@@ -56,7 +56,6 @@ from parquet_bloom.storage.open_file import REMOTE_GAP, OpenFile
 from parquet_bloom.storage.remote import side_by_side
 
 _LARGE = 1 << 20  # bytes of a chunk; of a smaller one all pages may be read
-_THREADS = 4  # that decode columns of a row group, at most
 
 
 @dataclass(slots=True)
@@ -84,14 +83,16 @@ def columns_at(
     read: Reader,
     counts: PagesRead,
     opened: Mapping[int, OpenFile],
+    threads: int,
 ) -> dict[str, pa.ChunkedArray]:
     """Some rows of the one row group of a part, of those columns that are read by pages.
 
-    names   of the file's columns; the others are missing in what this returns
-    read    decodes columns, by their names, of a Parquet file in memory: whole ones in their type, or, where the last
-            argument is True, parts of columns as they are stored
-    counts  counts the pages
-    opened  files that are open, by id(DataFile)
+    names    of the file's columns; the others are missing in what this returns
+    read     decodes columns, by their names, of a Parquet file in memory: whole ones in their type, or, where the last
+             argument is True, parts of columns as they are stored
+    counts   counts the pages
+    opened   files that are open, by id(DataFile)
+    threads  that may read columns of a local file
     Raises DamagedFileError, FileChangedError, StorageError, and what `read` raises.
     """
     file, (group,) = part
@@ -123,9 +124,8 @@ def columns_at(
                 disbelieve(source, outline, group, one.columns[0].pages.leaf)
             return found
 
-        # pyarrow decodes the columns of a file of one row group in one thread. Of an object each more of them would
-        # be one more request.
-        threads = 1 if source.is_remote else min(pa.cpu_count(), _THREADS)
+        if source.is_remote:  # each share would have its own requests
+            threads = 1
         shares = [some for n in range(threads) if (some := list(columns.values())[n::threads])]
         for decoded in side_by_side(decode, shares):
             for body, column in decoded:

@@ -55,10 +55,12 @@ logger = logging.getLogger("parquet_bloom")
 class RowGroups(Protocol):
     """Rows of row groups, as rows.matching reads them.
 
-    opened  files that a search has kept open, by id(DataFile)
+    opened   files that a search has kept open, by id(DataFile)
+    threads  that may read rows of local files side by side
     """
 
     opened: Mapping[int, OpenFile]
+    threads: int
 
     @property
     def schema(self) -> pa.Schema:
@@ -131,6 +133,7 @@ class SourceRows(RowGroups, Protocol):
 
 
 NUMBER = "number of the row"  # the name of a column
+THREADS = 4  # at most: pyarrow decodes a row group in one, and more of them would have more row groups in memory
 
 
 def fragment_of(
@@ -307,6 +310,7 @@ class FileRows:
         opened    those that a search has kept open, by id(DataFile)
         """
         self._files, self._keys, self.opened = files, keys, opened
+        self.threads = min(pa.cpu_count(), THREADS)
         self._searched = searched
         self.pages = PagesRead()
         self._noted = False
@@ -507,7 +511,7 @@ class FileRows:
             return columns
 
         own = [name for name in names if name not in hidden and name in self.schema.names]
-        found = columns_at(part, own, wanted, read, self.pages, self.opened)
+        found = columns_at(part, own, wanted, read, self.pages, self.opened, self.threads)
         found = {name: column for name, column in found.items() if column.type == self.schema.field(name).type}
         constant = [name for name in names if name in hidden or (name in self.schema.names and name not in stored)]
         if found and constant:  # they have one value in all rows, those of any pages

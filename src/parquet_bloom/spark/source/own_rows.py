@@ -37,7 +37,7 @@ class OwnRows:
         self._file = file
         self.schema = file.schema_arrow
         self.opened: Mapping[int, OpenFile] = {id(searched.file): source}
-        self.pages = PagesRead()
+        self.pages, self.threads = PagesRead(), 1  # a processor has a task of its own
 
     def batches(
         self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
@@ -71,7 +71,7 @@ class OwnRows:
             file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit=INT96_UNIT)
             return file.read(own, use_threads=False).select(own).columns
 
-        return columns_at(part, names, wanted, read, self.pages, self.opened)
+        return columns_at(part, names, wanted, read, self.pages, self.opened, self.threads)
 
 
 # --- rows that match ------------------------------------------------------------------------------
