@@ -429,9 +429,9 @@ def test_one_decoding_serves_filters_and_statistics(tmp_path: Path, monkeypatch:
     decoded: list[tuple[str, int]] = []
     batches = ColumnReader.batches
 
-    def counted(reader: ColumnReader, row_group: int) -> Iterator[pa.Array]:
+    def counted(reader: ColumnReader, row_group: int, *_: bool) -> Iterator[pa.Array]:
         decoded.append((reader.leaf.name, row_group))
-        return batches(reader, row_group)
+        return batches(reader, row_group, *_)
 
     alone = parquet_bloom.verify(path).files[0].filters
     monkeypatch.setattr(ColumnReader, "batches", counted)

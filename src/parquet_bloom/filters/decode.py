@@ -27,7 +27,7 @@ import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import PageType
 from parquet_bloom.errors import DamagedFileError, LimitError, first_line, parameter
-from parquet_bloom.filters.page_places import page_headers
+from parquet_bloom.filters.page_places import Page, page_headers
 from parquet_bloom.format.footer import MAGIC
 from parquet_bloom.format.forms import BATCH_ROWS
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
@@ -58,12 +58,14 @@ class PageSizes:
     dictionary  bytes of the dictionary page
     values      of each data page; 0 for pages of another kind, which pyarrow reads and passes over
     bytes       of each of these pages
+    data        the data pages
     Bytes are decompressed ones, or compressed ones where these are more.
     """
 
     dictionary: int = 0
     values: list[int] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
+    data: list[Page] = field(default_factory=list)
 
 
 def page_sizes(
@@ -85,6 +87,7 @@ def page_sizes(
         else:
             found.values.append(page.num_values)
             found.bytes.append(most)
+            found.data += [page] if page.is_data else []
     return found
 
 
@@ -135,6 +138,7 @@ def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeate
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 _STREAM_BYTES = 1 << 20  # that pyarrow reads at a time
+_FEW_BYTES = 2  # of a dictionary for each value: pyarrow hashes every entry
 _WHOLE = 64  # times max_memory is what all texts of a dictionary's column may take, as they are hashed one by one
 
 
@@ -150,6 +154,7 @@ class ColumnReader:
         chunks = footer.column_chunks(leaf.index)
         self._rows, self._values = footer.rows, chunks.num_values
         self._extents, self._created_by = chunks.extents, footer.created_by
+        self._sizes: tuple[int, PageSizes | None] | None = None  # of the last row group
         data = one_column(footer, leaf)
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
         try:
@@ -169,8 +174,10 @@ class ColumnReader:
             yield held
 
     @contextmanager
-    def _open(self, span: tuple[int, int] | None) -> Iterator[pq.ParquetFile]:
+    def _open(self, span: tuple[int, int] | None, dictionaries: bool = False) -> Iterator[pq.ParquetFile]:
         options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
+        if dictionaries:  # format.walked.one_column names the levels of the path c0, c1, ...
+            options = {"read_dictionary": [".".join(f"c{i}" for i in range(len(self.leaf.path)))]}
         with (
             self._source.arrow_file(span) as opened,
             pq.ParquetFile(
@@ -184,15 +191,18 @@ class ColumnReader:
         ):
             yield file
 
-    def batches(self, row_group: int) -> Iterator[pa.Array]:
+    def batches(self, row_group: int, dictionaries: bool = False) -> Iterator[pa.Array]:
         """Yield the leaf's values of one row group, in order, nulls included, in bounded batches.
 
+        dictionaries  texts that lie in the file as numbers of few entries come so, as dictionary arrays
         Raises DamagedFileError where pages do not decode or a checksum is wrong, LimitError where they take more
         memory than is allowed.
         """
-        at_once = self._rows_at_once(row_group)
+        dictionaries = dictionaries and self._is_dictionary(row_group)
+        at_once = self._rows_at_once(row_group, dictionaries)
+        kept = None if dictionaries else self._file
         try:
-            with self._open(self._extents[row_group]) if self._file is None else nullcontext(self._file) as file:
+            with self._open(self._extents[row_group], dictionaries) if kept is None else nullcontext(kept) as file:
                 rows = 0
                 for batch in file.iter_batches(at_once, row_groups=[row_group], use_threads=False):
                     rows += batch.num_rows
@@ -203,14 +213,30 @@ class ColumnReader:
             where = f"row group {row_group}, column {self.leaf.name}"
             raise DamagedFileError(self.path, f"{where} decodes to {rows} rows of {self._rows[row_group]}")
 
-    def _rows_at_once(self, row_group: int) -> int:
+    def sizes(self, row_group: int) -> PageSizes | None:
+        """As page_sizes, of one row group; the headers are read once."""
+        known = self._sizes
+        if known is None or known[0] != row_group:
+            where, values = f"row group {row_group}, column {self.leaf.name}", int(self._values[row_group] or 0)
+            known = row_group, page_sizes(self._source, where, self._extents[row_group], values, self._created_by)
+            self._sizes = known
+        return known[1]
+
+    def _is_dictionary(self, row_group: int) -> bool:
+        """Whether all values of a chunk are numbers of dictionary entries, which are few."""
+        sizes = self.sizes(row_group) if self.leaf.physical == BYTE_ARRAY else None
+        if sizes is None or not 0 < sizes.dictionary <= _FEW_BYTES * sum(sizes.values):
+            return False
+        return all(page.head.by_dictionary for page in sizes.data)
+
+    def _rows_at_once(self, row_group: int, dictionaries: bool) -> int:
         values = int(self._values[row_group] or 0)
         where = f"row group {row_group}, column {self.leaf.name}"
-        sizes = page_sizes(self._source, where, self._extents[row_group], values, self._created_by)
+        sizes = self.sizes(row_group)
         if sizes is None:
             return BATCH_ROWS
         rows, longest = int(self._rows[row_group] or 0), self.leaf.width or 1
-        if self.leaf.physical == BYTE_ARRAY:
+        if self.leaf.physical == BYTE_ARRAY and not dictionaries:
             # No value is longer than the dictionary. Most are far shorter, and then it is worth to look.
             held = values if self.leaf.repeated else min(values, BATCH_ROWS)
             few = 2 * held * sizes.dictionary <= limits().max_memory
@@ -224,17 +250,7 @@ class ColumnReader:
         check_page(self.path, where, sizes, 1, repeated=False)  # the dictionary itself
         longest = total = 0
         try:
-            with (
-                self._source.arrow_file(self._extents[row_group]) as opened,
-                pq.ParquetFile(
-                    opened,
-                    metadata=self._metadata,
-                    buffer_size=_STREAM_BYTES,
-                    pre_buffer=False,
-                    # format.walked.one_column names the levels of the path c0, c1, ...
-                    read_dictionary=[".".join(f"c{i}" for i in range(len(self.leaf.path)))],
-                ) as file,
-            ):
+            with self._open(self._extents[row_group], dictionaries=True) as file:
                 # A row is enough for that, but for a list, which may have no element there; and to decode more of it as
                 # a dictionary takes as long as all the rest.
                 first = file.iter_batches(1, row_groups=[row_group], use_threads=False)

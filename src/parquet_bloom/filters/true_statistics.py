@@ -15,6 +15,7 @@ Source: parquet.thrift, ColumnOrder.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,7 @@ class ChunkStatistics(TrueStatistics):
         self.leaf, self.domain = leaf, domain_of(leaf) if bounds else None
         self.pages = [TrueStatistics() for _ in first_entries or ()]
         self.has_bounds = self.domain is not None
-        self._firsts = np.array(first_entries or [0], np.int64)
+        self._firsts = first_entries or [0]
         self._at = 0
         self._hashes: list[NDArray[np.uint64]] | None = [] if distinct else None
 
@@ -89,24 +90,26 @@ class ChunkStatistics(TrueStatistics):
         if not n:
             return
         if self._hashes is not None:
-            self._hashes.append(np.unique(hash_array(batch)))
-        values = comparable(batch, self.leaf, self.domain) if self.domain is not None else None
-        # The pages that the batch is part of, and where each begins in it.
-        first = int(np.searchsorted(self._firsts, self._at, "right")) - 1
-        last = max(first + 1, int(np.searchsorted(self._firsts, self._at + n, "left")))
-        starts = np.clip(self._firsts[first:last] - self._at, 0, n)
-        sizes = np.diff(starts, append=n)
-        for page, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True), first):
-            part = (batch if values is None else values).slice(start, size)
-            nulls = part.null_count
-            low, high = self._bounds(part) if values is not None and nulls < size else (None, None)
-            self.add(size - nulls, nulls, low, high)
-            if self.pages:
-                self.pages[page].add(size - nulls, nulls, low, high)
+            self._hashes.append(np.unique(hash_array(_distinct(batch))))
+        values = batch if self.domain is None else comparable(batch, self.leaf, self.domain)
+        # The pages that the batch is part of, and where each ends in it.
+        page, begin = bisect_right(self._firsts, self._at) - 1, 0
+        while begin < n:
+            last = page + 1 >= len(self._firsts)
+            stop = n if last else min(n, self._firsts[page + 1] - self._at)
+            if size := stop - begin:
+                part = values.slice(begin, size)
+                nulls = part.null_count
+                low, high = self._bounds(part) if self.domain is not None and nulls < size else (None, None)
+                self.add(size - nulls, nulls, low, high)
+                if self.pages:
+                    self.pages[page].add(size - nulls, nulls, low, high)
+            page, begin = page + 1, stop
         self._at += n
 
     def _bounds(self, part: pa.Array) -> tuple[Any, Any]:
         """The least and the greatest of some values, of which one at least is no NULL."""
+        part = _distinct(part)
         if self.domain == "integer" and self.leaf.physical == BYTE_ARRAY:
             part = _decimals_of_one_width(part.drop_null())
             if part is None:
@@ -127,6 +130,15 @@ class ChunkStatistics(TrueStatistics):
         if self.domain == "integer" and isinstance(low, bytes):
             low, high = (int.from_bytes(bytes([one[0] ^ 0x80]) + one[1:], "big", signed=True) for one in (low, high))
         return (int(low), int(high)) if self.domain == "integer" else (low, high)
+
+
+def _distinct(values: pa.Array) -> pa.Array:
+    """The entries that a dictionary array has, once each; other arrays as they are."""
+    if not pt.is_dictionary(values.type):
+        return values
+    used = np.zeros(len(values.dictionary), bool)
+    used[values.indices.drop_null().to_numpy()] = True
+    return values.dictionary.filter(pa.array(used))
 
 
 def comparable(batch: pa.Array, leaf: Leaf, domain: Domain | None) -> pa.Array:

@@ -310,10 +310,10 @@ class _AskingReader(ColumnReader):
         super().__init__(source, leaf)
         self._shared = shared
 
-    def batches(self, row_group: int) -> Iterator[pa.Array]:
+    def batches(self, row_group: int, dictionaries: bool = False) -> Iterator[pa.Array]:
         """As ColumnReader has it."""
         questions = self._shared.judged(row_group, self.leaf, self._source.footer())
-        for batch in super().batches(row_group):
+        for batch in super().batches(row_group, dictionaries and not questions):
             for one in questions:
                 one.ask(batch)
             yield batch

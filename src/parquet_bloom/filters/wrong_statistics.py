@@ -32,7 +32,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 from parquet_bloom.errors import DamagedFileError, FooterError
 from parquet_bloom.filters.decode import ColumnReader, is_beyond_pyarrow
 from parquet_bloom.filters.doubts import NAN_LOST
-from parquet_bloom.filters.page_places import Page, page_headers
+from parquet_bloom.filters.page_places import Page
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer
@@ -43,7 +43,6 @@ from parquet_bloom.source.results import Result
 from parquet_bloom.storage.display import brief, quantity
 from parquet_bloom.storage.open_file import OpenFile
 
-_FAR_PAGES = 1 << 20  # bytes of a chunk on another storage whose page headers are read
 # facts.known.nan_losers names them, for rooms above this one.
 _EVERY_PAGE = "of all pages"
 
@@ -214,12 +213,12 @@ class ComparingReader(ColumnReader):
         self.nans: dict[int, int] = {}
         self._is_right = is_right(statistics_writer(source.footer(), leaf))
 
-    def batches(self, row_group: int) -> Iterator[pa.Array]:
+    def batches(self, row_group: int, dictionaries: bool = False) -> Iterator[pa.Array]:
         """As ColumnReader has it."""
         footer = self._source.footer()
         beside_nan = self.leaf.float_bits and has_bounds(footer.meta(row_group, self.leaf.index).statistics)
         truth = ChunkStatistics(self.leaf, bounds=bool(beside_nan) or not self._is_right)
-        for batch in super().batches(row_group):
+        for batch in super().batches(row_group, dictionaries):
             truth.feed(batch)
             yield batch
         if beside_nan and truth.nans:
@@ -286,14 +285,14 @@ class _Chunk:
         if not self.leaf.repeated and self.meta.num_values != rows:
             self._add("num_values", str(self.meta.num_values), f"{rows} rows")
             return None
-        pages = self._pages() if self._has_indexes or self._pages_have_statistics() else None
+        pages = self._pages(reader)
         firsts = None
         if pages and not self.leaf.repeated:
             firsts = [0, *accumulate(page.num_values for page in pages[:-1])]
         truth = ChunkStatistics(
             reader.leaf, firsts, distinct=self.stated.distinct_count is not None and self._can_be_counted
         )
-        for batch in reader.batches(self.group):
+        for batch in reader.batches(self.group, dictionaries=True):
             truth.feed(batch)
         self.compare_footer(truth)
         if pages is not None:
@@ -350,28 +349,21 @@ class _Chunk:
 
     # --- page headers -----------------------------------------------------------------------------
 
-    def _pages_have_statistics(self) -> bool:
-        """Whether the first data page of a local chunk has some in its header; of others that would be a request."""
-        if self.source.is_remote:
-            return False
-        extent = self.footer.column_chunks(self.leaf.index).extents[self.group]
-        pages = page_headers(self.source, self._where, extent, self.meta.num_values, self.footer.created_by)
-        first = next((page for page in pages if page.is_data), None)
-        return first is not None and self._stated_in(first) is not None
-
-    def _stated_in(self, page: Page) -> Statistics | None:
+    def _stated_in(self, page: Page) -> Statistics:
         """The statistics in the header of a data page."""
+        if not page.head.has_statistics:
+            return Statistics()
         header, _ = compact.decode(PageHeader, self.source.read(page.at, page.head.length))
         data = header.data_page_header if page.head.kind == PageType.DATA_PAGE else header.data_page_header_v2
-        found: Statistics | None = None if data is None else data.statistics
+        found: Statistics = data.statistics
         return found
 
     def _compare_page_headers(self, truth: ChunkStatistics, pages: Sequence[Page]) -> None:
         """Count the pages with wrong statistics in their headers, which no footer mends."""
-        if self.source.is_remote or not truth.pages:
+        if self.source.is_remote or not truth.pages or not any(page.head.has_statistics for page in pages):
             return
         wrong: set[int] = set()
-        stated = [self._stated_in(page) or Statistics() for page in pages]
+        stated = [self._stated_in(page) for page in pages]
         for at, (one, real) in enumerate(zip(stated, truth.pages, strict=True)):
             if one.null_count is not None and one.null_count != real.nulls:
                 wrong.add(at)
@@ -386,16 +378,15 @@ class _Chunk:
 
     # --- page indexes -----------------------------------------------------------------------------
 
-    def _pages(self) -> list[Page] | None:
-        """The data pages; None where they are not read."""
-        extent = self.footer.column_chunks(self.leaf.index).extents[self.group]
-        if self.source.is_remote:
-            if extent[1] - extent[0] > _FAR_PAGES:
+    def _pages(self, reader: ColumnReader) -> list[Page] | None:
+        """The data pages; None where nothing is stated of them, or their headers are not read."""
+        sizes = reader.sizes(self.group) if self._has_indexes or not self.source.is_remote else None
+        if sizes is None:
+            if self._has_indexes:
                 self.partly.append("page indexes, as each page header would be a request")
-                return None
-            self.source.prefetch([(extent[0], extent[1] - extent[0])])
-        pages = page_headers(self.source, self._where, extent, self.meta.num_values, self.footer.created_by)
-        return [page for page in pages if page.is_data]
+            return None
+        stated = self._has_indexes or any(page.head.has_statistics for page in sizes.data)
+        return sizes.data if stated else None
 
     def _decoded(self, name: str, kind: type[Any], offset: int | None, length: int | None) -> Any:
         """A page index; None where there is none, or it is wrong as a whole."""

@@ -208,6 +208,7 @@ class PageHead(NamedTuple):
     rows          of a data page of version 2; else as `values`, which are as many where no value is repeated
     by_dictionary  whether a data page needs the dictionary page
     length        bytes of the header
+    has_statistics  whether a data page's header states any
     """
 
     kind: int
@@ -217,6 +218,7 @@ class PageHead(NamedTuple):
     rows: int | None
     by_dictionary: bool
     length: int
+    has_statistics: bool
 
 
 def page_head(data: bytes) -> PageHead:
@@ -235,7 +237,8 @@ def page_head(data: bytes) -> PageHead:
     rows = page.num_rows if page is not None and header.type == PageType.DATA_PAGE_V2 else values
     sizes = [-1 if size is None else size for size in (header.compressed_page_size, header.uncompressed_page_size)]
     by_dictionary = page is not None and page.encoding in _BY_DICTIONARY
-    return PageHead(header.type, sizes[0], sizes[1], values, rows, by_dictionary, length)
+    has_statistics = page is not None and page.statistics is not None
+    return PageHead(header.type, sizes[0], sizes[1], values, rows, by_dictionary, length, has_statistics)
 
 
 def _plain_head(data: bytes) -> PageHead | None:
@@ -261,7 +264,8 @@ def _plain_head(data: bytes) -> PageHead | None:
         number, at = _short_varint(data, at + 1)
         numbers.append(number)
         bits |= number
-    if data[at] == 0x1C:  # statistics
+    has_statistics = data[at] == 0x1C
+    if has_statistics:
         at += 1
         while (field := data[at]) != 0:
             at += 1
@@ -280,9 +284,8 @@ def _plain_head(data: bytes) -> PageHead | None:
         return None
     _, uncompressed, compressed, values, encoding, _, _ = numbers
     by_dictionary = encoding >> 1 in _BY_DICTIONARY
-    return PageHead(
-        PageType.DATA_PAGE, compressed >> 1, uncompressed >> 1, values >> 1, values >> 1, by_dictionary, at + 2
-    )
+    sizes, count, length = (compressed >> 1, uncompressed >> 1), values >> 1, at + 2
+    return PageHead(PageType.DATA_PAGE, *sizes, count, count, by_dictionary, length, has_statistics)
 
 
 def _short_varint(data: bytes, at: int) -> tuple[int, int]:
