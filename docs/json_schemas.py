@@ -166,6 +166,7 @@ def _of_spark() -> dict[str, dict[str, Any]]:
     skipped = [f"skipped by {stage}" for stage in ("no rows", "literal", "partition", "bounds", "filter", "index")]
     sums = {
         "spark-add": (errors, ("done", "unchanged", "filters", "filter_bytes", "bytes")),
+        "spark-repair": (errors, ("done", "unchanged", "wrong", "mended", "mended_log", "bytes")),
         "spark-inspect": (rows, ("filters", "with problems")),
         "spark-verify": (rows, ("right", "wrong", "unknown")),
         "spark-check": (rows, ("row groups", "kept", *skipped, "files not opened")),

@@ -121,20 +121,27 @@ class PlaceOptions(TypedDict, total=False):
     force: bool
 
 
-class LocalOptions(TypedDict, total=False):
-    """Options of one process, which Spark does not have.
+class DryRunOption(TypedDict, total=False):
+    """Without a change.
+
+    dry_run     say what would be done; write nothing
+    """
+
+    dry_run: bool
+
+
+class LocalOptions(DryRunOption, total=False):
+    """Options of one process, which an `add` on Spark does not have.
 
     read_back   read all of a new file from the disk, and compare, before it takes its place; local disks only
     append      with in_place, on a local disk: write behind the file itself, which no clone or copy replaces then. Of
                 `add_filters` with placement "tail": a journal beside the file lets a later run undo what a crash cut
                 short; of a table, with commit "same-path". Of `remove_filters`, of files whose filters all lie in
                 tails: make the file itself shorter, at once; otherwise a shorter clone or copy takes its place
-    dry_run     say what would be done; write nothing
     """
 
     read_back: bool
     append: bool
-    dry_run: bool
 
 
 class WriteOptions(SyncOption, PlaceOptions, LocalOptions, total=False):
@@ -221,6 +228,15 @@ class SparkAddOptions(BuildOptions, ReplaceOption, SyncOption, PlaceOptions, Com
 
     task_bytes: int
     split_bytes: int
+
+
+class SparkRepairOptions(SyncOption, PlaceOptions, DryRunOption, CommitOptions, total=False):
+    """Keywords of `spark.repair`, beside those that it names; each has a default.
+
+    task_bytes   files of so many bytes together make a task; 512 MiB unless given
+    """
+
+    task_bytes: int
 
 
 # --- arguments: names of columns and sources, one or several; and keywords -------------------------

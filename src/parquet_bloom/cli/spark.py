@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import click
 
@@ -22,14 +23,24 @@ from parquet_bloom.cli.spark_jobs import COMMANDS, FIRST_FAILED, paths_argument,
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms import Rate
-    from parquet_bloom.options import Form, SparkAddOptions
+    from parquet_bloom.options import Form, SparkAddOptions, SparkRepairOptions
+
+    class _AddCommandOptions(SparkAddOptions, total=False):
+        output: str | None
+
+    class _RepairCommandOptions(SparkRepairOptions, total=False):
+        output: str | None
+        undo: bool
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Commands(Commands):
-    """Beside its own the commands that write no filters."""
+    """Beside its own the commands that change no file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["add", *COMMANDS, "package"]
+        return ["add", "repair", *COMMANDS, "package"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         return COMMANDS.get(name) or super().get_command(ctx, name)
@@ -48,30 +59,44 @@ def command() -> None:
     """
 
 
+def _place_options(function: F) -> F:
+    """Options for the place of new versions, and of their job's report."""
+    for option in reversed(
+        (
+            paths_argument,
+            commit_options,
+            click.option(
+                "--output", "-o", type=FILE, metavar="DIR", help="A folder for the new files; the tree is kept."
+            ),
+            click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically."),
+            click.option("--overwrite", is_flag=True, help="Replace files in --output that exist."),
+            click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS."),
+            click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones."),
+            click.option(
+                "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
+            ),
+            report_options,
+        )
+    ):
+        function = option(function)
+    return function
+
+
 @command.command("add")
-@paths_argument
 @columns_options
-@commit_options
-@click.option("--output", "-o", type=FILE, metavar="DIR", help="A folder for the new files; the tree is kept.")
-@click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
-@click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
-@click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS.")
-@click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones.")
-@click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @filter_options
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
-@report_options
+@_place_options
 def add(
     spark: Any,
     paths: tuple[str, ...],
-    output: str | None,
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     form: Form,
     fpp: Rate | Mapping[str, Rate] | None,
     report: str | None,
     as_json: bool,
-    **options: Unpack[SparkAddOptions],
+    **options: Unpack[_AddCommandOptions],
 ) -> int:
     """Add Bloom filters to the files of folders; a file is either old or new and whole at any time.
 
@@ -82,30 +107,34 @@ def add(
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
     from parquet_bloom.spark.add import add_filters
-    from parquet_bloom.spark.frames import refuse_existing, write_report
 
-    with watched(spark, "spark add") as progress:
-        if report is not None:
-            refuse_existing(spark, report)
-        rows = add_filters(
-            spark,
-            paths,
-            columns=none_if_empty(columns),
-            exclude=none_if_empty(exclude),
-            form=form,
-            fpp=fpp,
-            output=output,
-            progress=progress,
-            **options,
-        )
-        sums, first = _sums(rows) if progress is None or progress.report is None else _own_sums(progress.report)
-        if report is not None:
-            write_report(spark, rows, report)
-    if as_json:
-        print_json("spark-add", {**sums, "errors": first, "report": report})
-    else:
-        _print_sums(sums, report)
-    return say_failed(sums["failed"], sums["files"], first, report)
+    chosen, others = none_if_empty(columns), none_if_empty(exclude)
+    job = functools.partial(add_filters, spark, paths, columns=chosen, exclude=others, form=form, fpp=fpp, **options)
+    return _run(spark, "add", job, {"filters": "filters", "filter_bytes": "filter_bytes"}, _added, report, as_json)[0]
+
+
+@command.command("repair")
+@_place_options
+@click.option("--undo", is_flag=True, help="Take repairs off; a file is what it was, byte for byte.")
+@click.option("--dry-run", is_flag=True, help="Compare, and say what would be done; write nothing.")
+def repair(
+    spark: Any, paths: tuple[str, ...], report: str | None, as_json: bool, **options: Unpack[_RepairCommandOptions]
+) -> int:
+    """Write wrong min, max and null counts right, in new footers; `repair` does the same on one machine.
+
+    \b
+    parquet-bloom spark repair s3a://bucket/events --in-place
+    parquet-bloom spark repair delta:lake/events --dry-run
+
+    Running it again does only what is missing. Exit status 2 if a file failed; 1 if a dry run finds a wrong statistic.
+    --report FILE has each of them.
+    """
+    from parquet_bloom.spark.repairing import repair
+
+    sums = {"wrong": "wrong", "mended": "mended", "mended_log": "mended_log"}
+    job = functools.partial(repair, spark, paths, **options)
+    failed, found = _run(spark, "repair", job, sums, _repaired, report, as_json)
+    return failed or int(bool(options.get("dry_run")) and found["wrong"] > 0)
 
 
 @command.command("package")
@@ -129,17 +158,57 @@ def package(output: str, overwrite: bool) -> int:
     return 0
 
 
-def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
+# --- sums of a report -----------------------------------------------------------------------------
+
+
+def _run(
+    spark: Any,
+    name: str,
+    job: Callable[..., Any],
+    sums_of: Mapping[str, str],
+    line: Callable[[Mapping[str, Any]], str],
+    report: str | None,
+    as_json: bool,
+) -> tuple[int, dict[str, Any]]:
+    """Run a job that changes files, print sums over its report, or write it whole; the exit status and the sums.
+
+    sums_of  name -> column of numbers, or of lists, whose elements count
+    line     says what is done
+    """
+    from parquet_bloom.spark.frames import refuse_existing, write_report
+
+    columns = {**sums_of, "bytes": "bytes_before"}
+    with watched(spark, f"spark {name}") as progress:
+        if report is not None:
+            refuse_existing(spark, report)
+        rows = job(progress=progress)
+        known = None if progress is None else progress.report
+        sums, first = _sums(rows, columns) if known is None else _own_sums(known, columns)
+        if report is not None:
+            write_report(spark, rows, report)
+    if as_json:
+        print_json(f"spark-{name}", {**sums, "errors": first, "report": report})
+    else:
+        from parquet_bloom.report.text import plural
+
+        counts = ", ".join(f"{sums[status]:,} {status}" for status in _STATUSES)
+        say(f"{plural(sums['files'], 'file')}: {counts}; {line(sums)}")
+        if report is not None:
+            say(f"report: {report}")
+    return say_failed(sums["failed"], sums["files"], first, report), sums
+
+
+_STATUSES = ("done", "unchanged", "failed")
+
+
+def _sums(rows: Any, columns: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """Sums over a report, and its first errors, by Spark."""
+    numbers = {name: "array_size(wrong)" if column == "wrong" else column for name, column in columns.items()}
     sums = (
         rows.selectExpr(
             "count(1) files",
-            "count_if(status = 'done') done",
-            "count_if(status = 'unchanged') unchanged",
-            "count_if(status = 'failed') failed",
-            "coalesce(sum(filters), 0) filters",
-            "coalesce(sum(filter_bytes), 0) filter_bytes",
-            "coalesce(sum(bytes_before), 0) bytes",
+            *(f"count_if(status = '{status}') {status}" for status in _STATUSES),
+            *(f"coalesce(sum({number}), 0) {name}" for name, number in numbers.items()),
         )
         .head()
         .asDict()
@@ -147,23 +216,26 @@ def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
     return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(FIRST_FAILED).collect()]
 
 
-def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def _own_sums(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """The same of rows that are here."""
     sums: dict[str, Any] = {"files": len(rows)}
-    sums |= {status: sum(row["status"] == status for row in rows) for status in ("done", "unchanged", "failed")}
-    for name, column in (("filters", "filters"), ("filter_bytes", "filter_bytes"), ("bytes", "bytes_before")):
-        sums[name] = sum(row[column] or 0 for row in rows)
+    sums |= {status: sum(row["status"] == status for row in rows) for status in _STATUSES}
+    for name, column in columns.items():
+        found = [row.get(column) or 0 for row in rows]
+        sums[name] = sum(len(one) if isinstance(one, list) else one for one in found)
     failed = sorted((row["path"], row["error"]) for row in rows if row["status"] == "failed")
     return sums, [error for _, error in failed[:FIRST_FAILED]]
 
 
-def _print_sums(sums: dict[str, Any], written: str | None) -> None:
+def _added(sums: Mapping[str, Any]) -> str:
     from parquet_bloom.report.text import growth, plural, size
 
     more = f" (files {growth(sums['bytes'], sums['bytes'] + sums['filter_bytes'])})" if sums["bytes"] else ""
-    say(
-        f"{plural(sums['files'], 'file')}: {sums['done']:,} done, {sums['unchanged']:,} unchanged, {sums['failed']:,} "
-        f"failed; {plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"
-    )
-    if written is not None:
-        say(f"report: {written}")
+    return f"{plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"
+
+
+def _repaired(sums: Mapping[str, Any]) -> str:
+    from parquet_bloom.report.text import plural
+
+    logged = f" and {plural(sums['mended_log'], 'column')} in the table's log" if sums["mended_log"] else ""
+    return f"{sums['wrong']:,} statistics wrong, in {plural(sums['mended'], 'column chunk')}{logged}"

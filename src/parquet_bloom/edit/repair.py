@@ -294,7 +294,7 @@ def repair_source(to: Changeable, undo: bool, how: Writing, progress: ProgressCa
 
     def work_on(one: Snapshot) -> FileWork[RepairedFile]:
         if isinstance(to, ChangeableTable):
-            return RepairTableFile(TableNames(one), LoggedStatistics(to.table, one), request, to.how.append)
+            return RepairTableFile(TableNames(one), LoggedStatistics(one, to.table.stated(one)), request, to.how.append)
         return request
 
     changed = to.change(snapshot, work_on, meter)

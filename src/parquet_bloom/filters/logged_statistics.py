@@ -19,7 +19,7 @@ from parquet_bloom.filters.wrong_statistics import Compared, WrongStatistic, com
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import domain_of, limits
-from parquet_bloom.source.snapshot import FileBounds, LeafPath, Snapshot, Table, TableFile
+from parquet_bloom.source.snapshot import FileBounds, LeafPath, Snapshot, TableFile
 from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.open_file import OpenFile
@@ -59,12 +59,15 @@ class FileOfLog:
 
 
 class LoggedStatistics:
-    """Compares the statistics of a table's files, and those that its log states of them."""
+    """Compares the statistics of a table's files, and those that its log states of them.
 
-    def __init__(self, table: Table, snapshot: Snapshot) -> None:
+    stated  as Table.stated gives it
+    """
+
+    def __init__(self, snapshot: Snapshot, stated: Callable[[TableFile], Mapping[LeafPath, FileBounds]]) -> None:
         self._names = TableNames(snapshot)
         self._leaves = {leaf.path: leaf for leaf in self._names.leaves}
-        self._stated = table.stated(snapshot)
+        self._stated = stated
         self._files = {file.path: file for file in snapshot.files}
 
     def comparing(

@@ -234,7 +234,7 @@ def verify(
     meter = Meter(progress, found.files, unit="column chunks")
     compare: Comparing | None = compare_statistics if statistics else None
     if statistics and found.table is not None:
-        compare = LoggedStatistics(found.table, found.snapshot).comparing
+        compare = LoggedStatistics(found.snapshot, found.table.stated(found.snapshot)).comparing
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:
         return _verify(opened, select_leaves(leaves, wanted, left_out), sample, compare, meter)

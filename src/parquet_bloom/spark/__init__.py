@@ -14,7 +14,7 @@ Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 #     storages   Spark's names with the session's Hadoop settings
 #     listing    folders, listed by executors; files, packed into tasks
 #     work       what a job works on: listed files, or a table's snapshot
-#     add, jobs  the plan of a job           tasks   what an executor does: rows in, rows out, no Spark
+#     add, repairing, jobs  the plan of a job  tasks   what an executor does: rows in, rows out, no Spark
 #     keys, zones  indexes, built by jobs     locating   keys, by an index and by filters
 #
 # Files and tables are one kind of work (`work`).
@@ -54,13 +54,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parquet_bloom.options import SparkAddOptions
+from parquet_bloom.options import SparkAddOptions, SparkRepairOptions
 
 if TYPE_CHECKING:
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
     from parquet_bloom.spark.keys import build_index
     from parquet_bloom.spark.locating import locate
+    from parquet_bloom.spark.repairing import repair
     from parquet_bloom.spark.source.reading import read
     from parquet_bloom.spark.source.source import ParquetBloomSource, register
     from parquet_bloom.spark.zones import build_zone_index
@@ -74,6 +75,7 @@ _HOMES = {
     "locate": "locating",
     "prune": "jobs",
     "read": "source.reading",
+    "repair": "repairing",
     "verify_filters": "jobs",
     "ParquetBloomSource": "source.source",
     "register": "source.source",
@@ -83,6 +85,7 @@ _HOMES = {
 __all__ = [
     "ParquetBloomSource",
     "SparkAddOptions",
+    "SparkRepairOptions",
     "add_filters",
     "build_index",
     "build_zone_index",
@@ -92,6 +95,7 @@ __all__ = [
     "prune",
     "read",
     "register",
+    "repair",
     "verify_filters",
 ]
 

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 
 import pyarrow as pa
 
@@ -77,20 +77,6 @@ if TYPE_CHECKING:
 #
 # The request, checked before any job; then files, or a table.
 
-REPORT = pa.schema(
-    [
-        ("path", pa.string()),
-        ("output", pa.string()),
-        ("status", pa.string()),
-        ("row_groups", pa.int32()),
-        ("filters", pa.int64()),
-        ("bytes_before", pa.int64()),
-        ("bytes_after", pa.int64()),
-        ("filter_bytes", pa.int64()),
-        ("seconds", pa.float64()),
-        ("error", pa.string()),
-    ]
-)
 _UNITS = pa.schema(
     [
         ("path", pa.string()),
@@ -172,16 +158,34 @@ def add_filters(
     if commits is not None and source.table_name is not None:
         access = dataclasses.replace(access, changes=not commits.dry_run)
         rows, _ = add_to_table(spark, open_table(source.table_name, access), request, commits, progress)
-        return _as_report(spark, rows, progress)
+        return as_report(spark, rows, tasks.ADDED, progress)
+    sizes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
+    return change_files(spark, source, output, written, functools.partial(tasks.Job, request=request), sizes, progress)
+
+
+def change_files(
+    spark: Any,
+    source: CallSource,
+    output: PathLike | None,
+    written: Writing,
+    job_of: Callable[..., tasks.Job],
+    sizes: tuple[int, int],
+    progress: Any,
+) -> DataFrame:
+    """Change the files of a source, by a job that gets their storages and output; the report, of job.schema.
+
+    sizes  of one task's files together, and from which a file is split
+    Raises as add_filters.
+    """
+    names = source.paths
     new = None if output is None else path_text(output, "output")
     where = storages(spark, names, new)
     names = [where.absolute(path) for path in names]
-    job = tasks.Job(where, request, None if new is None else where.absolute(new))
+    job = job_of(where, output=None if new is None else where.absolute(new))
     tables = write_guard(new is not None, source.raw_files, written.force)
     _check_places(names, job.output, written, where, tables or Tables())
     if tables is not None:
         find_tables(spark, names, where, tables)
-    sizes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
     run = _FilesRun(spark, names, job, *sizes, progress)
     found = run.listed()
     if tables is not None:
@@ -210,11 +214,11 @@ def _check_places(paths: Sequence[str], output: str | None, how: Writing, where:
         tables.check_target(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
 
 
-def _as_report(spark: Any, rows: list[Row], progress: Any) -> DataFrame:
+def as_report(spark: Any, rows: list[Row], schema: pa.Schema, progress: Any) -> DataFrame:
     """Rows that the driver has, as the DataFrame that people get; a command that watches needs no job for them."""
     if progress is not None:
         progress.report = rows
-    frame: DataFrame = frame_of(spark, [tuple(row[field] for field in REPORT.names) for row in rows], REPORT)
+    frame: DataFrame = frame_of(spark, [tuple(row.get(field) for field in schema.names) for row in rows], schema)
     return frame
 
 
@@ -253,7 +257,7 @@ class _FilesRun:
         """Do it all. Raises as add_filters."""
         self._check(found)
         if len(found) == 1:
-            return _as_report(self.spark, self._add_few(found[0]), self.progress)
+            return as_report(self.spark, self._add_few(found[0]), self.job.schema, self.progress)
         for attempt in range(_ATTEMPTS):
             small, large = self._by_size() if attempt else found
             if self.job.output is not None and len(self.names) > 1:
@@ -278,7 +282,7 @@ class _FilesRun:
     def _check(self, found: tuple[Listing, ...]) -> None:
         """Raise StorageError where no name gives a file, UnknownColumnError for a column that no file has."""
         refuse_unlisted(found, self.names)
-        columns = [*(self.job.request.columns or ()), *(self.job.request.exclude or ())]
+        columns = self.job.named
         if len(found) == 1 and columns:
             rows = (row for row in found[0].rows if row["kind"] == FILE)
             hold_columns(rows, ListedFiles(self.job.storages), columns)
@@ -293,7 +297,7 @@ class _FilesRun:
 
     def _reported(self, frame: Any, work: Callable[[Iterator[Row]], Iterator[Row]]) -> Any:
         """The rows of the report that a task gives."""
-        return mapped_rows(frame, functools.partial(tasks.counted, work=work, progress=self.progress), REPORT)
+        return mapped_rows(frame, functools.partial(tasks.counted, work=work, progress=self.progress), self.job.schema)
 
     def _add_few(self, few: Listing) -> list[Row]:
         """All of it as one job without a shuffle: the files travel with the code, the report's rows to the driver."""
@@ -307,7 +311,7 @@ class _FilesRun:
             return tasks.add((file for row in rows for file in shares[row["id"]]), job)
 
         frame = self._reported(self.spark.range(0, len(shares), 1, len(shares)), work)
-        return [row.asDict() for row in frame.collect()]
+        return [row.asDict(recursive=True) for row in frame.collect()]
 
     def _add_listed(self, small: Listing, large: Listing) -> tuple[DataFrame, int, int]:
         """Run it all: the report, and how many rows it has and their mark."""
@@ -393,7 +397,7 @@ def _sweep(report: Any, run: _FilesRun) -> None:
 # some hundred megabytes.
 
 _MADE = pa.schema([("place", pa.int64()), ("data", pa.binary())])
-_Planned = tuple[TableFile, Location, bool]  # a file, where its new version goes, whether it is only looked at
+_Planned = tuple[TableFile, Location, bool, Any]  # a file, its new version's place, whether to write, FileTask.sent
 
 
 @dataclass(slots=True)
@@ -415,6 +419,37 @@ def add_to_table(
     """
     snapshot = table.snapshot(stored_only=True)
     request, _ = request_for_source(snapshot, request)
+    return change_table_on_spark(spark, table, snapshot, lambda one: AddTask(one, request, how.append), how, progress)
+
+
+def with_row(outcome: FileOutcome[Any], row: Row) -> FileOutcome[RowReport]:
+    """An outcome with the row of its report: all that the driver needs of that."""
+    return dataclasses.replace(outcome, report=RowReport(row=row))
+
+
+class FileTask(Protocol):
+    """The work of one file, wherever it is done."""
+
+    def sent(self, file: TableFile) -> Any:
+        """The part of a file's entry in the log that an executor needs: the driver has the log."""
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool, sent: Any, /) -> FileOutcome[RowReport]:
+        """As FileWork has it. What an earlier attempt of this task made is made again."""
+
+
+def change_table_on_spark(
+    spark: Any,
+    table: Table,
+    snapshot: Snapshot,
+    task_of: Callable[[Snapshot], FileTask],
+    how: Committing,
+    progress: Any = None,
+) -> tuple[list[Row], list[TableCommit]]:
+    """Change the files of a table's snapshot, and commit: rows of the report, and the commits.
+
+    task_of  gives the work on files of a snapshot, this one or a later one
+    Raises as add_to_table.
+    """
     paths = [file.path for file in snapshot.files]
     if progress is not None:
         progress.expect(len(paths), sum(file.size for file in snapshot.files))
@@ -425,33 +460,39 @@ def add_to_table(
         snapshot = table.snapshot(stored_only=True) if at else snapshot
         now = set(paths[at : at + step])
         some = dataclasses.replace(snapshot, files=[file for file in snapshot.files if file.path in now])
-        changed = _change(spark, table, some, request, how, progress)
-        rows += [{**one.row, "status": tasks.DONE if one.way else tasks.UNCHANGED} for one in changed.files]
+        changed = _change(spark, table, some, task_of, how, progress)
+        rows += [one.row for one in changed.files]
         rows += [tasks.failed_row(one.path, one.error) for one in changed.failed]
         commits += changed.commits
     return rows, commits
 
 
 def _change(
-    spark: Any, table: Table, snapshot: Snapshot, request: Request, how: Committing, progress: Any
+    spark: Any,
+    table: Table,
+    snapshot: Snapshot,
+    task_of: Callable[[Snapshot], FileTask],
+    how: Committing,
+    progress: Any,
 ) -> SourceChange[RowReport]:
     """Files of one commit."""
     ways = table.commit_modes(snapshot)
     planned: list[_Planned] = []
+    task = task_of(snapshot)
     for file in snapshot.files:
         way, _ = commit_mode_of(ways[file.path], how.way)
-        planned.append((file, target_of(table, file, way), way is None))
-    made = _made(spark, planned, _FileTask(dataclasses.replace(snapshot, files=[]), request, how.append), progress)
+        planned.append((file, target_of(table, file, way), how.dry_run or way is None, task.sent(file)))
+    made = _made(spark, planned, task_of(dataclasses.replace(snapshot, files=[])), progress)
 
     def work_on(one: Snapshot) -> FileWork[RowReport]:
-        here = _FileTask(one, request, how.append)
+        here = task_of(one)
 
         def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[RowReport]:
             # Another commit may ask for another version of a file than the executor made.
             result = made.pop(target.path, None)
             if isinstance(result, ParquetBloomError):
                 raise result
-            return result if result is not None else here(file, target, look_only)
+            return result if result is not None else here(file, target, look_only, here.sent(file))
 
         return work
 
@@ -464,7 +505,7 @@ class _PlannedTable:
 
     def __init__(self, table: Table, planned: Iterable[_Planned]) -> None:
         self._table = table
-        self._places = {file.path: target for file, target, _ in planned if target.path != file.path}
+        self._places = {file.path: target for file, target, *_ in planned if target.path != file.path}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
@@ -473,7 +514,7 @@ class _PlannedTable:
         return self._places.pop(file.path, None) or self._table.new_location(file)
 
 
-def _made(spark: Any, planned: Sequence[_Planned], task: _FileTask, progress: Any) -> dict[str, _Result]:
+def _made(spark: Any, planned: Sequence[_Planned], task: FileTask, progress: Any) -> dict[str, _Result]:
     """The executors' results, by the path of the new version."""
     if not planned:
         return {}
@@ -483,7 +524,7 @@ def _made(spark: Any, planned: Sequence[_Planned], task: _FileTask, progress: An
     try:
         rows = mapped_rows(frame, functools.partial(_make, task=task, progress=progress), _MADE).collect()
     except BaseException:
-        for file, target, _ in planned:
+        for file, target, *_ in planned:
             if target.path != file.path:
                 with suppress(StorageError):  # it stays, as after a kill
                     remove_unnamed(target)
@@ -491,13 +532,13 @@ def _made(spark: Any, planned: Sequence[_Planned], task: _FileTask, progress: An
     return {planned[row["place"]][1].path: pickle.loads(row["data"]) for row in rows}
 
 
-def _make(rows: Iterator[Row], task: _FileTask, progress: Any) -> Iterator[Row]:
+def _make(rows: Iterator[Row], task: FileTask, progress: Any) -> Iterator[Row]:
     """On executors: make new versions of files."""
     for row in rows:
-        file, target, look_only = pickle.loads(row["data"])
+        file, *rest = pickle.loads(row["data"])
         result: _Result
         try:
-            result = task(file, target, look_only)
+            result = task(file, *rest)
         except ParquetBloomError as error:
             result = error
         if progress is not None:
@@ -506,15 +547,18 @@ def _make(rows: Iterator[Row], task: _FileTask, progress: Any) -> Iterator[Row]:
 
 
 @dataclass(frozen=True)
-class _FileTask:
-    """The work of one file, wherever it is done."""
+class AddTask:
+    """Adds filters to one file."""
 
     snapshot: Snapshot
     request: Request
     append: bool
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[RowReport]:
-        """As FileWork has it. What an earlier attempt of this task made is made again."""
+    def sent(self, file: TableFile) -> None:
+        """As FileTask has it: nothing."""
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool, _: None, /) -> FileOutcome[RowReport]:
+        """As FileTask has it."""
         started = time.perf_counter()
         request = self.request.written(overwrite=True)
         with WorkerSets(request.threads or 1) as sets:
@@ -522,12 +566,4 @@ class _FileTask:
             outcome = add(file, target, look_only)
         status = tasks.DONE if outcome.size else tasks.UNCHANGED
         row = tasks.report_row(str(file), str(target), status, outcome.report, time.perf_counter() - started)
-        return FileOutcome(
-            RowReport(row=row),
-            outcome.size,
-            outcome.footer_size,
-            outcome.columns,
-            outcome.complete,
-            outcome.choice,
-            outcome.options,
-        )
+        return with_row(outcome, row)

@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.output.atomic_file import new_output
@@ -41,8 +42,6 @@ _SQL = {
     pa.float64(): "double",
     pa.bool_(): "boolean",
     pa.binary(): "binary",
-    pa.list_(pa.string()): "array<string>",
-    pa.list_(pa.int32()): "array<int>",
 }
 
 
@@ -50,7 +49,15 @@ def _in_spark(schema: Any) -> Any:
     """A schema as Spark takes it: Arrow's becomes text, others stay."""
     if not isinstance(schema, pa.Schema):
         return schema
-    return ", ".join(f"`{field.name}` {_SQL[field.type]}" for field in schema)
+    return ", ".join(f"`{field.name}` {_sql(field.type)}" for field in schema)
+
+
+def _sql(kind: pa.DataType) -> str:
+    if pt.is_list(kind):
+        return f"array<{_sql(kind.value_type)}>"
+    if pt.is_struct(kind):
+        return f"struct<{', '.join(f'`{field.name}`: {_sql(field.type)}' for field in kind)}>"
+    return _SQL[kind]
 
 
 def mapped(frame: Any, run: Batches, schema: Any) -> Any:

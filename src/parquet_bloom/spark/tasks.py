@@ -23,10 +23,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.plan import Plan, Request, Run, plan_file, writing_order
+from parquet_bloom.edit.repair import RepairedFile, RepairRequest
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import is_made_from
 from parquet_bloom.edit.writer import BuiltElsewhere, build
@@ -53,16 +56,59 @@ _UNIT_FILTERS = 256
 _ABREAST = 2  # small files of a task: one is decoded while the other waits for the disk or the network
 
 
+_WRONG = pa.struct(
+    [("row_group", pa.int32()), *((name, pa.string()) for name in ("column", "statistic", "stated", "found"))]
+)
+ADDED = pa.schema(
+    [
+        ("path", pa.string()),
+        ("output", pa.string()),
+        ("status", pa.string()),
+        ("row_groups", pa.int32()),
+        ("filters", pa.int64()),
+        ("bytes_before", pa.int64()),
+        ("bytes_after", pa.int64()),
+        ("filter_bytes", pa.int64()),
+        ("seconds", pa.float64()),
+        ("error", pa.string()),
+    ]
+)
+REPAIRED = pa.schema(
+    [
+        ("path", pa.string()),
+        ("output", pa.string()),
+        ("status", pa.string()),
+        ("chunks", pa.int64()),
+        ("wrong", pa.list_(_WRONG)),
+        ("mended", pa.int64()),
+        ("mended_log", pa.int64()),
+        ("bytes_before", pa.int64()),
+        ("bytes_after", pa.int64()),
+        ("notes", pa.list_(pa.string())),
+        ("unchecked", pa.list_(pa.string())),
+        ("seconds", pa.float64()),
+        ("error", pa.string()),
+    ]
+)
+
+
 @dataclass(frozen=True)
 class Job:
     """The request for every file; made on the driver, sent to the executors.
 
     output   a folder that takes the new versions; None: in place
+    schema   the columns of its report
     """
 
+    schema: ClassVar[pa.Schema] = ADDED
     storages: Storages
-    request: Request
+    request: Any  # Request; of RepairJob, RepairRequest
     output: str | None = None
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that the request names."""
+        return [*(self.request.columns or ()), *(self.request.exclude or ())]
 
     def data_file(self, row: Row) -> DataFile:
         """The data file of a row."""
@@ -76,13 +122,67 @@ class Job:
         store, path = self.storages.open(name)
         return Location(path, store.filesystem, name)
 
-    def run(self, workers: Workers) -> Run:
+    def run(self, workers: Workers) -> Any:
         """The request with what this process works on it with; one for all files of a task."""
         return Run(self.request, workers, Tables())
 
     def workers(self) -> Workers:
         """The threads of one task."""
         return Workers(self.request.threads or 1)
+
+    def change(
+        self,
+        data_file: DataFile,
+        target: Location,
+        run: Any,
+        built: BuiltElsewhere | None = None,
+        chosen: Sequence[int] | None = None,
+    ) -> tuple[str, Any]:
+        """Make a file's new version; the status and the report.
+
+        run  as the method gives it; the others as add_file has them
+        """
+        return _once(data_file, target, run, built, chosen)
+
+    def row(self, found_as: str, target: str, status: str, report: Any, seconds: float) -> Row:
+        """A file's row of the report."""
+        return report_row(found_as, target, status, report, seconds)
+
+
+class RepairJob(Job):
+    """A RepairRequest for every file."""
+
+    schema = REPAIRED
+    named: ClassVar[list[str]] = []
+
+    def run(self, workers: Workers) -> RepairRequest:
+        """As Job has it."""
+        request: RepairRequest = self.request
+        return dataclasses.replace(request, tables=Tables())
+
+    def workers(self) -> Workers:
+        """As Job has it: a file is compared by one thread."""
+        return Workers(1)
+
+    def change(self, data_file: DataFile, target: Location, run: RepairRequest, *_: Any) -> tuple[str, RepairedFile]:
+        """As Job has it."""
+        how = run.how
+        if not how.replaces and store_of(target).exists(target.path):
+            with OpenFile(data_file) as source, OpenFile(target) as new:
+                if not is_made_from(*((new, source) if run.undo else (source, new))):
+                    raise StorageError(target, "exists and is not this file repaired; give overwrite to replace it")
+            look = dataclasses.replace(run, how=dataclasses.replace(how, in_place=True, dry_run=True))
+            before = look(DataFile(target.path, target.filesystem, target.shown), target, True).report
+            if run.undo or not before.wrong:
+                return UNCHANGED, dataclasses.replace(before, source=str(data_file))
+            run = dataclasses.replace(run, how=dataclasses.replace(how, overwrite=True))
+        report = run(data_file, target, how.dry_run).report
+        changed = report.mended or report.undone or not how.in_place
+        return DONE if changed else UNCHANGED, report
+
+    def row(self, found_as: str, target: str, status: str, report: RepairedFile, seconds: float) -> Row:
+        """As Job has it."""
+        return repaired_row(found_as, target, status, report, seconds)
 
 
 # --- a file's row of the report -------------------------------------------------------------------
@@ -107,7 +207,18 @@ def report_row(
         "seconds": seconds,
         "error": error,
     }
-    logger.log(logging.WARNING if status == FAILED else logging.INFO, "%s", json.dumps(row))
+    return _logged(row)
+
+
+def repaired_row(found_as: str, target: str, status: str, report: RepairedFile, seconds: float) -> Row:
+    """One file's row of a repair."""
+    row = {name: getattr(report, name, None) for name in REPAIRED.names}
+    row |= {"path": found_as, "output": target, "status": status, "seconds": seconds}
+    return _logged(row | {"wrong": [dataclasses.asdict(one) for one in report.wrong]})
+
+
+def _logged(row: Row) -> Row:
+    logger.log(logging.WARNING if row["status"] == FAILED else logging.INFO, "%s", json.dumps(row))
     return row
 
 
@@ -130,7 +241,7 @@ def counted(rows: Iterator[Row], work: Callable[[Iterator[Row]], Iterator[Row]],
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Rows of a listing, small files and what could not be listed -> their rows of the report, in their order."""
     with ExitStack() as stack:
-        free: SimpleQueue[Run] = SimpleQueue()
+        free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(_ABREAST):
             free.put(job.run(stack.enter_context(job.workers())))
 
@@ -146,18 +257,18 @@ def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         yield from stack.enter_context(Workers(_ABREAST)).in_order(work, rows)
 
 
-def _add(row: Row, job: Job, run: Run, built: BuiltElsewhere | None = None, chosen: Sequence[int] | None = None) -> Row:
+def _add(row: Row, job: Job, run: Any, built: BuiltElsewhere | None = None, chosen: Sequence[int] | None = None) -> Row:
     started = time.perf_counter()
     target = None
     try:
         data_file = job.data_file(row)
         target = job.target(data_file)
         try:
-            status, report = _once(data_file, target, run, built, chosen)
+            status, report = job.change(data_file, target, run, built, chosen)
         except ConflictError:
             # A twin of this task, or the one it repeats, has just finished this very file.
-            status, report = _once(data_file, target, run, None)
-        return report_row(row["path"], str(target), status, report, time.perf_counter() - started)
+            status, report = job.change(data_file, target, run)
+        return job.row(row["path"], str(target), status, report, time.perf_counter() - started)
     except ImportError:  # what this executor lacks is not the file's doing
         raise
     except Exception as error:  # one bad file must not fail the other files' rows, whatever it did to us
@@ -165,7 +276,7 @@ def _add(row: Row, job: Job, run: Run, built: BuiltElsewhere | None = None, chos
 
 
 def _once(
-    data_file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
+    data_file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None, chosen: Sequence[int] | None
 ) -> tuple[str, AddedFile]:
     request = run.request
     how = request.how
