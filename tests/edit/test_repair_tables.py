@@ -108,6 +108,16 @@ class Kind(ABC):
     @abstractmethod
     def file(self) -> Path: ...
 
+    @abstractmethod
+    def append(self, rows: pa.Table) -> None: ...
+
+    @abstractmethod
+    def delete_all(self) -> None: ...
+
+    def let_the_log_alone_lie(self, right: Path) -> None:
+        """The file is another one by now, of the same size, with right statistics."""
+        shutil.copy(right, self.file())
+
     def close(self) -> None:
         """What its reader has open."""
         return
@@ -134,6 +144,12 @@ class Delta(Kind):
     def file(self) -> Path:
         [uri] = DeltaTable(str(self.root)).file_uris()
         return Path(uri.removeprefix("file://"))
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(str(self.root), rows, mode="append")
+
+    def delete_all(self) -> None:
+        DeltaTable(str(self.root)).delete()
 
     def edit_stats(self, edit: Callable[[dict[str, Any]], Any]) -> None:
         """Let the last add state something else; what `edit` returns, or the dict that it changed."""
@@ -171,6 +187,12 @@ class Iceberg(Kind):
         [file] = self.warehouse.read().files
         return Path(file.path)
 
+    def append(self, rows: pa.Table) -> None:
+        self.warehouse.load().append(rows)
+
+    def delete_all(self) -> None:
+        self.warehouse.load().delete("true")
+
     def close(self) -> None:
         self.warehouse.close()
 
@@ -203,6 +225,26 @@ class DuckLake(Kind):
         found = max(self.lake.snapshots())
         self.lake.release()
         return str(found)
+
+    def append(self, rows: pa.Table) -> None:
+        path = self.lake.data.parent / "rows.parquet"
+        pq.write_table(rows, path)
+        self.lake.sql(f"INSERT INTO t SELECT * FROM '{path}'")
+        self.lake.release()
+
+    def delete_all(self) -> None:
+        self.lake.sql("DELETE FROM t")
+        self.lake.release()
+
+    def let_the_log_alone_lie(self, right: Path) -> None:
+        """DuckDB remembers the footer of a file that it added, so the catalog is edited."""
+        shutil.copy(right, self.file())
+        with closing(sqlite3.connect(self.lake.data.parent / "meta.sqlite")) as catalog:
+            for of in ("file", "table"):
+                catalog.execute(f"UPDATE ducklake_{of}_column_stats SET min_value = max_value")
+            nothing = "SET null_count = 400, value_count = 0 WHERE column_id = 2"
+            catalog.execute(f"UPDATE ducklake_file_column_stats {nothing}")
+            catalog.commit()
 
     def file(self) -> Path:
         [path] = [path for path in self.lake.data.rglob("*.parquet") if str(path) in self._named()]
@@ -271,18 +313,8 @@ def test_where_the_log_alone_lies_the_file_stays(name: str, tmp_path: Path, make
     """As where a file was repaired or written anew after the log took its statistics over."""
     lying_file(tmp_path / "lying.parquet")
     right = padded(tmp_path / "right.parquet", (tmp_path / "lying.parquet").stat().st_size)
-    if name == "ducklake":  # DuckDB remembers the footer of a file that it added
-        kind = make(name, right)
-        with closing(sqlite3.connect(tmp_path / "meta.sqlite")) as catalog:
-            for of in ("file", "table"):
-                catalog.execute(f"UPDATE ducklake_{of}_column_stats SET min_value = max_value")
-            catalog.execute(
-                "UPDATE ducklake_file_column_stats SET null_count = 400, value_count = 0 WHERE column_id = 2"
-            )
-            catalog.commit()
-    else:
-        kind = make(name, tmp_path / "lying.parquet")
-        shutil.copy(right, kind.file())
+    kind = make(name, right if name == "ducklake" else tmp_path / "lying.parquet")
+    kind.let_the_log_alone_lie(right)
     lies, before = of_log(kind), kind.file().read_bytes()
     assert lies
     assert answers(kind) != QUESTIONS
@@ -338,24 +370,51 @@ def test_the_same_path_is_kept_on_request(tmp_path: Path, make: MakeKind) -> Non
 
 
 @pytest.mark.parametrize("log_alone", [False, True])
-def test_another_commit_comes_first(log_alone: bool, tmp_path: Path, make: MakeKind) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_another_commit_comes_first(name: str, log_alone: bool, tmp_path: Path, make: MakeKind) -> None:
     """Both are in the table then, and the statistics are those of the values."""
     lying_file(tmp_path / "lying.parquet")
     right = padded(tmp_path / "right.parquet", (tmp_path / "lying.parquet").stat().st_size)
-    kind = make("delta", tmp_path / "lying.parquet")
+    kind = make(name, right if log_alone and name == "ducklake" else tmp_path / "lying.parquet")
     if log_alone:
-        shutil.copy(right, kind.file())
-    appended: list[bool] = []
+        kind.let_the_log_alone_lie(right)
+    versions: list[str] = []
 
     def append(_: object) -> None:
-        if not appended:
-            appended.append(True)
-            write_deltalake(str(tmp_path / "delta"), TABLE.slice(0, 100), mode="append")
+        if not versions:
+            versions.append(kind.version())
+            kind.append(TABLE.slice(0, 100))
+            versions.append(kind.version())
 
-    report = pb.repair(kind.name, progress=append)
-    assert (report.failed, len(report.commits), kind.version()) == ([], 1, "2")
-    assert [file.wrong_statistics for file in pb.verify(kind.name, statistics=True).files] == [[], []]
+    report = pb.repair(kind.name, progress=append, **kind.options)
+    assert (report.failed, [commit.files for commit in report.commits]) == ([], [1])
+    assert kind.version() == report.commits[0].version != versions[0]
+    assert len(versions) == 2, "the other commit was first"
+    found = pb.verify(kind.name, statistics=True, **kind.options).files
+    assert [file.wrong_statistics for file in found] == [[], []]
     assert (kind.count("id IS NOT NULL"), kind.count("id < -100")) == (500, 200)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_another_commit_removes_the_file_first(name: str, tmp_path: Path, make: MakeKind) -> None:
+    """Its rows do not come back, and no file is in the folder that no version names."""
+    lying_file(tmp_path / "lying.parquet")
+    kind = make(name, tmp_path / "lying.parquet")
+    versions: list[str] = []
+
+    def replace(_: object) -> None:
+        if not versions:
+            kind.delete_all()
+            kind.append(TABLE.slice(0, 100))
+            versions.append(kind.version())
+
+    before = set(tmp_path.rglob("*.parquet"))
+    report = pb.repair(kind.name, progress=replace, **kind.options)
+    assert report.commits == []
+    assert [kind.version()] == versions
+    assert (kind.count("id IS NOT NULL"), kind.count("id < -100")) == (100, 100)
+    new = set(tmp_path.rglob("*.parquet")) - before - {tmp_path / "rows.parquet"}
+    assert len(new) == 1, "the appended one"
 
 
 def test_the_command(tmp_path: Path, make: MakeKind, capsys: pytest.CaptureFixture[str]) -> None:
