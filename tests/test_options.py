@@ -116,7 +116,8 @@ def test_forms_have_the_names_that_types_say() -> None:
 def test_every_option_becomes_a_part_of_a_value() -> None:
     """No key is read by nobody: it is a field of what the piece becomes, or read by its name."""
     assert keys(options.WriteOptions) == {f.name for f in dataclasses.fields(Writing)} - {"cached"}
-    build = keys(options.BuildOptions) | keys(options.EngineOption) | keys(options.ReplaceOption)
+    build = keys(options.BuildOptions) | keys(options.IndexOptions)
+    build |= keys(options.EngineOption) | keys(options.ReplaceOption)
     assert build - {"spec"} <= {f.name for f in dataclasses.fields(Request)}
     assert keys(options.RequestOptions) == build | keys(options.WriteOptions)
     assert keys(FilterOptions) | keys(WriterOptions) == keys(NewFileOptions)

@@ -16,7 +16,7 @@ MOST = {
     "read_table": 36,
     "inspect": 27,
     "verify": 32,
-    "add_filters": 55,
+    "add_filters": 56,
     "remove_filters": 39,
 }
 

@@ -63,9 +63,9 @@ def add_filters(
                 bytes and the row groups that its errors make a reader read are least; or a mapping column -> rate, "*"
                 for others
     progress    is called with a Progress for every file and every filter
-    options     see AddOptions: placement, ndv, max_bytes, threads, engine, replace; in_place, overwrite, force, sync,
-                read_back, append, dry_run; filesystem, raw_files; of tables commit, files_per_commit,
-                catalog_properties, allow_roots
+    options     see AddOptions: placement, ndv, max_bytes, threads, page_index, page_bounds, engine, replace; in_place,
+                overwrite, force, sync, read_back, append, dry_run; filesystem, raw_files; of tables commit,
+                files_per_commit, catalog_properties, allow_roots
 
     Raises RequestError and its kinds for a wrong request, TypeError for an option that there is not; UnknownColumnError
     before any file is changed, where the first file lacks a column that was named. For one file, FileError and its
@@ -99,9 +99,10 @@ def remove_filters(
     """Remove the filters that `add_filters` added, or those of some columns, from Parquet files, or from a table's.
 
     A file that got its filters from `add_filters` and loses all of them is byte for byte the file
-    it was. Filters of other programs stay, and the report counts them (`others`), unless their columns are named, or
-    with `all_writers`; they are cut out where no byte that must stay is in the way. In a
-    table no file is cut that a version names: a commit has the sizes, or files, without filters.
+    it was. Page indexes that it added go, too, where no column is named or left out. Filters of other programs stay,
+    and the report counts them (`others`), unless their columns are named, or with `all_writers`; they are cut out where
+    no byte that must stay is in the way. In a table no file is cut that a version names: a commit has the sizes, or
+    files, without filters.
     Arguments and errors are those of `add_filters`, but for
 
     columns     one name or pattern, or a list: all of their filters go, by any writer
@@ -121,6 +122,7 @@ def remove_filters(
         exclude=column_names(exclude, "exclude"),
         last=options.get("last", False),
         all_writers=options.get("all_writers", False),
+        indexes=columns is None and exclude is None and not options.get("last", False),
         how=written,
     )
     return remove_from_source(changeable(about, output, written, commits), request, progress)

@@ -78,6 +78,19 @@ class BuildOptions(TypedDict, total=False):
     threads: int | None
 
 
+class IndexOptions(TypedDict, total=False):
+    """Page indexes beside filters.
+
+    page_index  also offset indexes, for every column chunk of a file or for none; and column indexes of columns that
+                are decoded for filters, where the bounds of their pages exclude half of them or more. Those that are
+                there stay
+    page_bounds  one name or pattern, or a list, of columns that get a column index in any case; with page_index
+    """
+
+    page_index: bool
+    page_bounds: str | Sequence[str] | None
+
+
 class EngineOption(TypedDict, total=False):
     """The engine that will read the files.
 
@@ -195,7 +208,7 @@ class FilesystemOption(TypedDict, total=False):
 # --- functions ------------------------------------------------------------------------------------
 
 
-class RequestOptions(BuildOptions, EngineOption, ReplaceOption, WriteOptions, total=False):
+class RequestOptions(BuildOptions, IndexOptions, EngineOption, ReplaceOption, WriteOptions, total=False):
     """Options of filters and of the files that get them, for each file alike."""
 
 

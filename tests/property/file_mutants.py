@@ -111,8 +111,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
         (
             "offset indexes are not moved",
             "rewrite:index_events",
-            "for i, j, chunk in footer.chunks()",
-            "for i, j, chunk in ()",
+            "in ranges.items()",
+            "in ()",
             "edit/test_moved_bytes.py::test_page_offsets_follow_their_pages",
         ),
         (
@@ -144,9 +144,30 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "edit/test_check_of_new_files.py::test_a_bit_of_the_footer",
         ),
         (
+            "a chunk with a NaN gets a column index",
+            "page_indexes:column_index_of",
+            "if truth.nans or",
+            "if",
+            "edit/test_page_indexes.py::test_engines_keep_the_rows_with_nan",
+        ),
+        (
+            "places of pages do not follow filters at chunk starts",
+            "page_indexes:build_indexes",
+            "if moves:",
+            "if False:",
+            "edit/test_page_indexes.py::test_remove_gives_the_file_back",
+        ),
+        (
+            "an index of another program goes too",
+            "rewrite:_in_use",
+            "if key not in gone]",
+            "if False]",
+            "edit/test_page_indexes.py::test_a_record_that_speaks_of_an_index_of_others_cuts_none",
+        ),
+        (
             "tails of other columns go too",
             "remove:strip_tails",
-            "elif not {column for _, column in tail.changed} <= set(columns):",
+            "elif not {column for _, column in tail.changed} <= set(columns) or (tail.indexes and not indexes):",
             "elif False:",
             "edit/test_tail.py::test_some_columns_go_and_the_bytes_stay",
         ),

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
+from parquet_bloom.edit.page_indexes import check_indexes
 from parquet_bloom.edit.plan import FilterProgress, Plan, Request, Run, plan_file, upper_bound
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import check_movable, check_undoable
@@ -88,16 +89,16 @@ def add_to(
         str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in file_plan.columns], source.size
     )
     report.take_plan(file_plan, footer.leaves, request)
-    report.planned_bytes = upper_bound(footer, file_plan, request.form)
+    report.planned_bytes = upper_bound(footer, file_plan, request.form) + file_plan.indexes.most_bytes
     report.bytes_needed = to.disk_needed(whole, report.planned_bytes + _MARGIN_BYTES * (1 + len(file_plan.sizings)))
     report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
     # All refusals come before the first byte is written, in a dry run too.
-    if file_plan.sizings or not how.in_place:
+    if file_plan or not how.in_place:
         to.check(file, run.tables)
     if file_plan.sizings and request.at_chunk_start:
         check_movable(source.path, footer, how.force)
-    elif file_plan.sizings and request.placement == "footer" and footer.structure_starts[-1] > footer.start:
+    elif file_plan and request.placement == "footer" and footer.structure_starts[-1] > footer.start:
         # A page index that lies behind the body, as a copy of row groups may keep it: it would keep the filters from
         # leaving again, unless it takes no bytes.
         check_movable(source.path, footer, force=True)
@@ -120,7 +121,7 @@ def _carry_out(
     report.bytes_after = source.size
     copied = not how.in_place and request.copies
     # Nothing to add: another path gets a copy all the same, unless it is of a table, which then keeps its file.
-    if not file_plan.sizings:
+    if not file_plan:
         return to.copy(source) if copied else Transfer()
     needed = report.bytes_needed
     if request.as_tail and not how.append:
@@ -130,13 +131,14 @@ def _carry_out(
         written = Writer(source, footer, file_plan, run, built).write(new)
         report.wrong_statistics = written.wrong_statistics
         report.engine_notes += written.nan_notes
-        if not written.keys and not written.cut:
+        if not written.changes:
             report.skipped += written.skipped
             new.discard()
             return to.copy(source) if copied else Transfer()
         # The new version has no name yet. It is read back through the file system, and any contradiction is an error
         # that leaves the target as it was.
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
+        report.take_indexes(written.indexes)
         report.bytes_after = new.at
         flushing = run.workers.copy(new.flush_early)  # the disk works while all is read back
         try:
@@ -144,8 +146,9 @@ def _carry_out(
                 check_written(source, again, written.body.moves)
                 check_filters(source, again, written.checksums, written.filter_ranges, run.workers)
                 check_texts(source, again, written.texts)
+                check_indexes(source, again, written.indexes)
                 if not written.cut:  # an old filter that was replaced does not come back
-                    check_undoable(source, again, written.keys)
+                    check_undoable(source, again, written.keys, written.indexes.chunks)
             flushing.result()
         finally:
             run.workers.settle()  # an error above must not close the file under the threads that flush and read it

@@ -77,7 +77,7 @@ def matching_tail(whole: OpenFile, logged: OpenFile, run: Run) -> UncommittedTai
     whole, logged  the file, and as it was when it had the logged size
     Where it lacks some that were asked for these can go behind it. Raises as plan.plan_file.
     """
-    if run.request.replace:
+    if run.request.replace or run.request.page_index:
         return None
     # The tail must only add: every filter before it is at the same place after it.
     had, has = all_ranges(logged.footer()), all_ranges(whole.footer())
@@ -143,7 +143,7 @@ class CompleteFiles:
 
     def of(self, snapshot: Snapshot, names: TableColumns) -> Mapping[str, AddedFile]:
         """The path of each such file of a snapshot, whose columns' names these are -> its report: nothing is added."""
-        if self._request.replace or not snapshot.files:
+        if self._request.replace or self._request.page_index or not snapshot.files:
             return {}
         if self._by_log is None:  # once: a file that keeps its path and its size stays as it is
             self._by_log = self._vouched_for(snapshot, names)
@@ -320,7 +320,8 @@ class AddToTableFile:
                 report = add_to(logged, file, target, run)
             had = logged.size
         _rename(report, names, skipped)
-        if not (report.planned_filters if look_only else report.filters or report.bytes_after != had):
+        planned = report.planned_filters or report.offset_indexes
+        if not (planned if look_only else report.filters or report.bytes_after != had):
             report.output = report.source  # no other file was made
             return FileOutcome(report)
         if look_only:

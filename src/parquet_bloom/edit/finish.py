@@ -58,10 +58,10 @@ def check_written(source: OpenFile, new: OpenFile, moves: Moves) -> None:
     source     the old file
     new        the new one
     """
-    with _damage_is_wrong(source):
+    with _damage_iswrong(source):
         old_footer, new_footer = source.footer(), new.footer()
         if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
-            raise _wrong(source, "its footer describes other row groups or columns")
+            raise wrong(source, "its footer describes other row groups or columns")
         if moves:
             _check_pages(source, new, moves)
     _check_opens(source, new)
@@ -82,7 +82,7 @@ def check_filters(
     """
     # Two questions of each filter: are its bytes those that were built (the checksum), and would a reader find them by
     # the new footer alone? The second is answered for most by arrays, for all columns' chunks at once.
-    with _damage_is_wrong(source):
+    with _damage_iswrong(source):
         outline = outline_or_none(new)
         fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
         recorded: RangesByChunk | None = None
@@ -111,7 +111,7 @@ def _check_filter(
         if problem is not None:
             raise FilterFormatError(problem)
     except FilterFormatError as error:
-        raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+        raise wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 
 
 def _read_back(new: OpenFile, ranges: Sequence[Range]) -> list[tuple[int, bytes]]:
@@ -152,7 +152,7 @@ def check_texts(source: OpenFile, new: OpenFile, texts: Mapping[ChunkKey, Sequen
                 raise FilterFormatError("it is not as it was built")
             stored.decode(footer.leaves[key[1]])
         except FilterFormatError as error:
-            raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+            raise wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 
 
 def check_footer_size(source: OpenFile, data: bytes) -> None:
@@ -177,7 +177,7 @@ def _check_pages(source: OpenFile, new: OpenFile, moves: Moves) -> None:
     new.prefetch((moved, n) for _, _, _, moved, n in starts)
     for i, j, start, moved, n in starts:
         if moved != moves(start) or (n > 0 and source.read(start, n) != new.read(moved, n)):
-            raise _wrong(
+            raise wrong(
                 source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be"
             )
 
@@ -193,18 +193,19 @@ def _check_opens(source: OpenFile, new: OpenFile) -> None:
                 pq.read_metadata(file)
         except PYARROW_ERRORS:
             return
-        raise _wrong(source, f"pyarrow does not open it: {error}") from error
+        raise wrong(source, f"pyarrow does not open it: {error}") from error
 
 
 @contextmanager
-def _damage_is_wrong(source: OpenFile) -> Iterator[None]:
+def _damage_iswrong(source: OpenFile) -> Iterator[None]:
     try:
         yield
     except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
-        raise _wrong(source, error.reason) from error
+        raise wrong(source, error.reason) from error
 
 
-def _wrong(source: OpenFile, reason: str) -> LayoutError:
+def wrong(source: OpenFile, reason: str) -> LayoutError:
+    """The error of a new file that does not pass a check."""
     return LayoutError(source.path, f"nothing was changed, the new file did not pass its check: {reason}")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from parquet_bloom._version import __version__
+from parquet_bloom.edit.page_indexes import IndexPlan, plan_indexes
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.known import check_engine, danger_of
@@ -52,10 +53,14 @@ class SkippedColumn(Brief):
 
 @dataclass(slots=True)
 class Plan:
-    """The filters that `add` will build for one file."""
+    """The filters that `add` will build for one file, and the page indexes."""
 
     sizings: dict[ChunkKey, Sizing] = field(default_factory=dict)
     skipped: list[SkippedColumn] = field(default_factory=list)
+    indexes: IndexPlan = field(default_factory=IndexPlan)
+
+    def __bool__(self) -> bool:
+        return bool(self.sizings or self.indexes.pages)
 
     @property
     def columns(self) -> list[int]:
@@ -67,7 +72,7 @@ class Plan:
 class Request:
     """The request for every file: made and checked once, by `checked`, and sent to executors as it is.
 
-    columns ... replace  as add_filters has them
+    columns ... page_bounds  as add_filters has them
     form       of the filters
     max_bytes  a power of two; None: whatever the form allows
     copies     a file that gets no filter is copied to its output
@@ -84,6 +89,8 @@ class Request:
     threads: int | None = None
     engine: str | None = None
     replace: bool = False
+    page_index: bool = False
+    page_bounds: tuple[str, ...] = ()
     copies: bool = True
     how: Writing = field(default_factory=Writing)
 
@@ -131,6 +138,10 @@ class Request:
         asked, fpp, ndv = with_properties(asked, fpp, options.get("ndv"))
         built_as = form_of(asked)
         threads, engine = options.get("threads"), options.get("engine")
+        page_index = options.get("page_index", False)
+        page_bounds = tuple(column_names(options.get("page_bounds"), "page_bounds") or ())
+        if page_bounds and not page_index:
+            raise RequestError(parameter("page_bounds") + " is for " + parameter("page_index", True))
         at = _checked_placement(built_as, options.get("placement"))
         if threads is not None and threads < 1:
             raise RequestError(f"threads {threads} is not positive")
@@ -150,6 +161,8 @@ class Request:
             max_bytes=check_sizes(ndv, options.get("max_bytes"), built_as),
             threads=threads,
             engine=engine,
+            page_index=page_index,
+            page_bounds=page_bounds,
             how=how,
             **part(ReplaceOption, options),
         )
@@ -346,11 +359,18 @@ def upper_bound(footer: Footer, file_plan: Plan, form: Format = FORMATS["final"]
 
 
 def plan_file(source: OpenFile, run: Run, chosen: Collection[int] | None = None) -> Plan:
-    """Plan the chunks of a file that get a filter, with the reason for each other one.
+    """Plan the chunks of a file that get a filter, with the reason for each other one; and its page indexes.
 
     chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
             reads a sample of the columns if the request names none
     """
+    file_plan = _plan_filters(source, run, chosen)
+    if run.request.page_index:
+        file_plan.indexes = plan_indexes(source, run.request.page_bounds, file_plan.sizings)
+    return file_plan
+
+
+def _plan_filters(source: OpenFile, run: Run, chosen: Collection[int] | None) -> Plan:
     footer = source.footer()
     file_plan = plan_columns(footer, run.request)
     if run.request.columns is not None or not file_plan.sizings:
@@ -396,6 +416,7 @@ class TableColumns(TableNames):
     def check(self, request: Request) -> None:
         """Raise UnknownColumnError, RefusedTypeError for a column that no file of the table can have a filter on."""
         select_leaves(self.leaves, request.columns, request.exclude)
+        select_leaves(self.leaves, request.page_bounds, None)
         for name in request.columns or ():
             for leaf in [] if is_pattern(self.leaves, name) else [find_leaf(self.leaves, name)]:
                 if (refusal := request.form.refusal(leaf)) is not None:
@@ -410,6 +431,8 @@ class TableColumns(TableNames):
             self._wanted = request, select_leaves(self.leaves, request.columns, request.exclude)
         wanted = self._wanted[1]
         rates = self._rates(request, names)
+        bounds = self.chunks_of(request.page_bounds, None, names) or ()
+        request = replace(request, page_bounds=tuple(bounds))
         if request.columns is None:  # those that the table dropped get none either
             chosen = {names.here[leaf.path].name for leaf in wanted if leaf.path in names.here}
             others = tuple(name for name in names.all if name not in chosen)

@@ -24,7 +24,7 @@ from parquet_bloom.filters.tails import Tail, as_it_was, older_footers, tails_of
 from parquet_bloom.format.edits import Moves, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
-from parquet_bloom.format.provenance import all_ranges, read_entries
+from parquet_bloom.format.provenance import Indexes, all_ranges, our_indexes, read_entries
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import open_for_change
@@ -48,18 +48,21 @@ class WithoutTails:
     source   it, as if it ended before them
     tails    how many were left out
     gone     chunks whose filters went with them
+    indexes  how many page indexes did
     holds    the byte before which nothing may be cut out, as older footers lie there; 0: there are none
     """
 
     source: OpenFile
     tails: int
     gone: frozenset[ChunkKey]
+    indexes: int
     holds: int
 
 
-def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> WithoutTails:
+def strip_tails(source: OpenFile, columns: Collection[int], last: bool, indexes: bool = False) -> WithoutTails:
     """Leave out tails of ours: all whose filters are of these columns alone, but none of `repair`; or the last one.
 
+    indexes  whether page indexes may go, too; a tail that has some stays otherwise
     Raises LayoutError where it is the last one that is wanted, and filters were added after it.
     """
     has = all_ranges(source.footer())
@@ -76,15 +79,16 @@ def strip_tails(source: OpenFile, columns: Collection[int], last: bool) -> Witho
             break
         if last:
             _check_last(source, tail, has)
-        elif not {column for _, column in tail.changed} <= set(columns):
+        elif not {column for _, column in tail.changed} <= set(columns) or (tail.indexes and not indexes):
             break
         at = before
         left_out.append(tail)
         if last:
             break
     gone = frozenset(key for tail in left_out for key in tail.changed if key in has)
+    lost = sum(tail.indexes for tail in left_out)
     # Behind a repair that stays, filters may be cut out: no older footer lies there.
-    return WithoutTails(at, len(left_out), gone, repaired or (at.size if older_footers(at) else 0))
+    return WithoutTails(at, len(left_out), gone, lost, repaired or (at.size if older_footers(at) else 0))
 
 
 def _check_last(source: OpenFile, tail: Tail, has: Collection[ChunkKey]) -> None:
@@ -157,6 +161,7 @@ class RemoveRequest:
     """The filters to remove: fields as remove_filters has them.
 
     all_writers  implied where columns are named
+    indexes      whether page indexes of ours go, too: where no columns are named or left out
     how          the new version is written
     tables       that must not be changed
     """
@@ -165,6 +170,7 @@ class RemoveRequest:
     exclude: Sequence[str] | None = None
     last: bool = False
     all_writers: bool = False
+    indexes: bool = False
     how: Writing = field(default_factory=Writing)
     tables: Tables = field(default_factory=Tables)
 
@@ -215,32 +221,37 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
     wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, request.exclude)}
     # First the tails that go as a whole: `before` is the file as if it ended before them. Then the filters that this
     # file still has.
-    without = strip_tails(source, wanted, last)
+    without = strip_tails(source, wanted, last, request.indexes)
     before = without.source
     footer = before.footer()
     chunks, others = ([], 0) if last else request.chunks_of(footer, wanted)
+    indexes = our_indexes(footer) if request.indexes and not last else {}
+    count = sum(map(len, indexes.values()))
     gone = without.gone.union(chunks)
     names = [footer.leaves[j].name for j in sorted({j for _, j in gone})]
     report = RemovedFile(source.path, str(target), len(gone), names, 0, source.size, before.size)
     report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
-    report.tails, report.others = without.tails, others
-    if chunks or without.tails or not in_place:
+    report.tails, report.others, report.indexes = without.tails, others, without.indexes + count
+    if chunks or count or without.tails or not in_place:
         to.check(source.location, request.tables)
-    if chunks and how.append:
-        reason = "has filters that lie in no tail of its end, which only a new version can be without; leave out "
+    if (chunks or count) and how.append:
+        what = "filters" if chunks else "page indexes"
+        reason = f"has {what} that lie in no tail of its end, which only a new version can be without; leave out "
         raise LayoutError(source.path, reason + parameter("append"))
     # A filter in column metadata is a text of the footer; the others have bytes in the body, which are cut out if that
     # is safe. Older footers among these bytes are found by their offsets, so then no byte moves.
     in_body = [key for key in chunks if key in footer.filter_ranges]
     spans = dict.fromkeys(in_body) | spans_of(before, footer, in_body)
-    stay = any(span is not None and span[0] < without.holds for span in spans.values())
-    removal = Removal((), tuple(spans)) if stay else plan_removal(source.path, footer, spans, how.force)
+    starts = [span[0] for span in spans.values() if span is not None]
+    starts += [footer.index_ranges(kind)[key][0] for kind, keys in indexes.items() for key in keys]
+    stay = min(starts, default=without.holds) < without.holds
+    removal = Removal((), tuple(spans)) if stay else plan_removal(source.path, footer, spans, how.force, indexes)
     report.bytes_stay = len(removal.stays)
     if how.dry_run:
         return report
-    if chunks:
-        transfer, report.bytes_after = _write_without(source, without, chunks, removal, to)
+    if chunks or count:
+        transfer, report.bytes_after = _write_without(source, without, chunks, indexes, removal, to)
         report.add_transfer(transfer, source)
     elif without.tails:
         report.add_transfer(write_beginning(source, before, to), source)
@@ -251,9 +262,14 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
 
 
 def _write_without(
-    source: OpenFile, without: WithoutTails, chunks: Collection[ChunkKey], removal: Removal, to: Target
+    source: OpenFile,
+    without: WithoutTails,
+    chunks: Collection[ChunkKey],
+    indexes: Indexes,
+    removal: Removal,
+    to: Target,
 ) -> tuple[Transfer, int]:
-    """Write a new version without the filters of `chunks`, and return what it moved and its size."""
+    """Write a new version without filters and page indexes of some chunks, and return what it moved and its size."""
     before = without.source
     footer = before.footer()
     with to.begin(before, to.disk_needed(before, len(footer.data))) as new:
@@ -261,7 +277,8 @@ def _write_without(
         body = write_body(removal.events, footer.start, before.read, lambda _: None, sink)
         new.at = sink.at
         try:
-            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, bool(without.holds)))
+            edit = removal_edit(footer, dict.fromkeys(chunks), body, bool(without.holds), indexes)
+            data = edit_footer(footer.data, edit)
         except FooterError as error:
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)
@@ -316,11 +333,12 @@ class RemoveFromTableFile:
                 request = dataclasses.replace(self.request, exclude=others)
             looking = dataclasses.replace(request, how=dataclasses.replace(request.how, dry_run=True))
             report = remove_from(source, target, looking)
-            outcome = FileOutcome(report, int(report.removed > 0))
-            if report.removed and target.path == file.path:
+            less = report.removed > 0 or report.indexes > 0
+            outcome = FileOutcome(report, int(less))
+            if less and target.path == file.path:
                 report.written = False
                 outcome = FileOutcome(report, *_before_tails(file, source, request))
-            elif report.removed and not look_only:
+            elif less and not look_only:
                 report = remove_from(source, target, request)
                 outcome = FileOutcome(report, report.bytes_after, footer_bytes(target))
         report.dry_run = self.request.how.dry_run
@@ -333,8 +351,10 @@ class RemoveFromTableFile:
 def _before_tails(file: TableFile, source: OpenFile, request: RemoveRequest) -> tuple[int, int]:
     """Size and footer of a file without the tails that go. Raises TableFormatError where other filters would stay."""
     wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, request.exclude)}
-    before = strip_tails(source, wanted, False).source
-    if request.chunks_of(before.footer(), wanted)[0]:
-        reason = "has filters that lie in no tail of its end, which only another file can be without; "
+    before = strip_tails(source, wanted, False, request.indexes).source
+    filters = request.chunks_of(before.footer(), wanted)[0]
+    if filters or (request.indexes and any(our_indexes(before.footer()).values())):
+        what = "filters" if filters else "page indexes"
+        reason = f"has {what} that lie in no tail of its end, which only another file can be without; "
         raise TableFormatError(file, reason + "see " + parameter("commit", "new-path"))
     return before.size, len(before.footer().data)

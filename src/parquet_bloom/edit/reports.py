@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from parquet_bloom.edit.page_indexes import NewIndexes
 from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.known import notes_of, warnings_of
 from parquet_bloom.filters.wrong_statistics import WrongStatistic
+from parquet_bloom.format.footer import IndexKind
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.source.results import Result, table_of
@@ -93,6 +95,9 @@ class AddedFile(FileReport):
                   breaks on them under a condition that no file shows; and which engines miss a NaN beside bounds
     warnings      over which of the filters the engine that was named gives wrong answers: columns that were named
     wrong_statistics  that chunks state which were decoded for their filters; `repair` writes them right
+    offset_indexes, column_indexes  chunks that got one, or, of the first in a dry run, would get one
+    index_bytes   of these page indexes
+    index_notes   why there are no page indexes, or no column index of a column that was named
     """
 
     source: str
@@ -112,11 +117,16 @@ class AddedFile(FileReport):
     engine_notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     wrong_statistics: list[WrongStatistic] = field(default_factory=list)
+    offset_indexes: int = 0
+    column_indexes: int = 0
+    index_bytes: int = 0
+    index_notes: list[str] = field(default_factory=list)
 
     def take_plan(self, plan: Plan, leaves: Sequence[Leaf], request: Request) -> None:
         """Say what will be done, and of filters of the form of today, who will use them."""
         self.skipped = plan.skipped
         self.planned_filters = len(plan.sizings)
+        self.offset_indexes, self.index_notes = len(plan.indexes.offsets), plan.indexes.notes
         self.planned = dict(Counter(leaves[column].name for _, column in sorted(plan.sizings)))
         some = [leaves[column] for column in plan.columns]
         if request.form.name == "final":
@@ -143,6 +153,11 @@ class AddedFile(FileReport):
         self.planned_filters += len(filters)
         self.planned = dict(Counter(self.planned) + Counter(one.column for one in filters))
         self.planned_bytes += sum(one.length for one in filters)
+
+    def take_indexes(self, made: NewIndexes) -> None:
+        """Count the page indexes that were written."""
+        self.offset_indexes, self.column_indexes = made.count(IndexKind.OFFSET), made.count(IndexKind.COLUMN)
+        self.index_bytes = len(made.data)
 
     @property
     def filter_bytes(self) -> int:
@@ -188,6 +203,7 @@ class RemovedFile(FileReport):
     """The report of `remove` on one file.
 
     removed      filters that the footer no longer points at
+    indexes      page indexes that it no longer points at
     tails        tails that were taken off; filters of the footer below may be there again (last)
     bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
     others       filters that stay, because nothing shows that this package added them
@@ -204,6 +220,7 @@ class RemovedFile(FileReport):
     dry_run: bool = False
     tails: int = 0
     others: int = 0
+    indexes: int = 0
 
 
 @dataclass(slots=True, repr=False)

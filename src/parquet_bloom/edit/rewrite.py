@@ -16,16 +16,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 from parquet_bloom.edit.finish import spans_of
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.filters.tails import tail_of
-from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
-from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
+from parquet_bloom.format.edits import INDEX_FIELDS, FooterEdit, Moves, edit_footer, has_extension, move_offset_index
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind, chunk_extent
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
-from parquet_bloom.format.provenance import all_ranges, read_entries, rewritten
+from parquet_bloom.format.provenance import Indexes, all_ranges, read_entries, rewritten
 from parquet_bloom.storage.open_file import OpenFile
 
 
@@ -135,13 +135,10 @@ def insert_events(footer: Footer, chunks: Sequence[ChunkKey]) -> list[Event]:
     return events
 
 
-def index_events(footer: Footer) -> list[Event]:
-    """Every offset index of the file."""
-    return [
-        Event(chunk.offset_index_offset, chunk.offset_index_offset + chunk.offset_index_length, "index", (i, j))
-        for i, j, chunk in footer.chunks()
-        if (chunk.offset_index_offset or 0) > 0 and (chunk.offset_index_length or 0) > 0
-    ]
+def index_events(footer: Footer, gone: Collection[ChunkKey] = ()) -> list[Event]:
+    """Every offset index of the file, but of chunks that lose theirs."""
+    ranges = footer.index_ranges(IndexKind.OFFSET)
+    return [Event(at, at + length, "index", key) for key, (at, length) in ranges.items() if key not in gone]
 
 
 def check_movable(path: str, footer: Footer, force: bool = False) -> None:
@@ -187,16 +184,23 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Cuts, and the events that go with them; `stays` are filters whose bytes must stay behind."""
+    """Cuts, and the events that go with them; `stays` are filters whose bytes must stay behind, as indexes' do then."""
 
     events: tuple[Event, ...]
     stays: tuple[ChunkKey, ...]
 
 
-def plan_removal(path: str, footer: Footer, spans: Mapping[ChunkKey, Span | None], force: bool = False) -> Removal:
+def plan_removal(
+    path: str,
+    footer: Footer,
+    spans: Mapping[ChunkKey, Span | None],
+    force: bool = False,
+    indexes: Indexes | None = None,
+) -> Removal:
     """Decide which bytes can be cut out, all or none of them.
 
-    spans  (row group, column) -> the bytes of its filter, None where they are not certain
+    spans    (row group, column) -> the bytes of its filter, None where they are not certain
+    indexes  page indexes that go, too
     Where bytes must not move (docs/formats.md section 6) nothing is cut and only the footer changes.
     """
     # Filters that share their bytes, as a damaged footer may have it, make one cut.
@@ -204,9 +208,15 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[ChunkKey, Span | None
     for key, span in sorted(spans.items()):
         if span is not None:
             cuts.setdefault(span, key)
+    for kind, keys in (indexes or {}).items():
+        ranges = footer.index_ranges(kind)
+        for key in keys:
+            at, length = ranges[key]
+            if not footer.overlaps_pages(at, at + length):
+                cuts.setdefault((at, at + length), key)
     stays = [key for key, span in spans.items() if span is None]
     # Bytes that a filter of another chunk needs stay as well.
-    shared = _in_use(footer, spans, cuts)
+    shared = _in_use(footer, spans, cuts, indexes or {})
     cuts = {span: key for span, key in cuts.items() if span not in shared}
     events = [Event(start, stop, "cut", key) for (start, stop), key in cuts.items()]
     if _overlapping(events):
@@ -218,16 +228,24 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[ChunkKey, Span | None
             check_movable(path, footer, force)
         except LayoutError:
             return Removal((), tuple(spans))
-        events += index_events(footer)
+        events += index_events(footer, (indexes or {}).get(IndexKind.OFFSET, ()))
         if _overlapping(events):
             return Removal((), tuple(spans))
     return Removal(tuple(sorted(events)), tuple(sorted(stays)))
 
 
-def _in_use(footer: Footer, spans: Mapping[ChunkKey, Span | None], cuts: Mapping[Span, ChunkKey]) -> set[Span]:
-    """Cuts that a filter which is to stay points into."""
-    others = sorted(offset for key, (offset, _) in footer.filter_ranges.items() if key not in spans)
-    return {cut for cut in cuts if bisect_left(others, cut[0]) < bisect_left(others, cut[1])}
+def _in_use(
+    footer: Footer, spans: Mapping[ChunkKey, Span | None], cuts: Mapping[Span, ChunkKey], indexes: Indexes
+) -> set[Span]:
+    """Cuts that a filter which is to stay points into, or that share a byte with a page index which is to stay."""
+    others = [(offset, offset + 1) for key, (offset, _) in footer.filter_ranges.items() if key not in spans]
+    for kind in IndexKind:
+        gone = indexes.get(kind, ())
+        ranges = footer.index_ranges(kind).items()
+        others += [(at, at + length) for key, (at, length) in ranges if key not in gone]
+    others.sort()
+    starts, reach = [start for start, _ in others], [0, *accumulate((stop for _, stop in others), max)]
+    return {(start, stop) for start, stop in cuts if reach[bisect_left(starts, stop)] > start}
 
 
 def _overlapping(events: list[Event]) -> bool:
@@ -244,14 +262,35 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
     return any(at >= first and at not in starts for at in footer.structure_starts)
 
 
-def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body, keep_tails: bool = False) -> FooterEdit:
-    """The footer's edit for a body that was written without the filters of `chunks`; keep_tails: older footers stay."""
-    moves = body.moves
+def removal_edit(
+    footer: Footer,
+    chunks: Mapping[ChunkKey, object],
+    body: Body,
+    keep_tails: bool = False,
+    indexes: Indexes | None = None,
+) -> FooterEdit:
+    """The footer's edit for a body that was written without the filters of `chunks`, and without page indexes.
+
+    keep_tails  older footers stay
+    """
+    moves, lost = body.moves, indexes or {}
     staying = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
-    changes, _ = rewritten(footer, staying, [], keep_tails)
+    ranges = ranges_after(footer, body, lost)
+    changes, _ = rewritten(footer, staying, [], keep_tails, ranges)
     # An entry says "empty_list" if `add` found an empty list of key-values. When the entry goes, that list comes back.
-    gone = [entry for entry in read_entries(footer) if not any(key in staying for key in entry.chunks)]
+    after: list[tuple[IndexKind | None, Collection[ChunkKey]]] = [(None, staying), *ranges.items()]
+    gone = [
+        entry
+        for kind, those in after
+        for entry in read_entries(footer, kind)
+        if not any(key in those for key in entry.chunks)
+    ]
+    fields: dict[ChunkKey, tuple[int, ...]] = {}
+    for kind, keys in lost.items():
+        for key in keys:
+            fields[key] = (*fields.get(key, ()), *INDEX_FIELDS[kind])
     return FooterEdit(
+        indexes=fields,
         moves=moves,
         filter_ranges=dict.fromkeys(chunks),
         texts=changes_of(footer, chunks),
@@ -261,25 +300,41 @@ def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body, 
     )
 
 
+def ranges_after(footer: Footer, body: Body, lost: Indexes) -> dict[IndexKind, dict[ChunkKey, tuple[int, int]]]:
+    """The page indexes that a footer names once its body was written again, but for those that are lost."""
+    return {
+        kind: {
+            key: (body.moves(at), body.index_lengths.get(key, length) if kind == IndexKind.OFFSET else length)
+            for key, (at, length) in footer.index_ranges(kind).items()
+            if key not in lost.get(kind, ())
+        }
+        for kind in IndexKind
+    }
+
+
 def is_made_from(source: OpenFile, new: OpenFile) -> bool:
     """Whether a file is another one with filters added: taking them out in memory gives its footer and sizes back."""
     old, footer = source.footer(), new.footer()
     if old.n_row_groups != footer.n_row_groups or len(old.leaves) != len(footer.leaves):
         return False
     had = all_ranges(old)
+    indexes = {kind: footer.index_ranges(kind).keys() - old.index_ranges(kind).keys() for kind in IndexKind}
     try:
-        check_undoable(source, new, [key for key in all_ranges(footer) if key not in had])
+        check_undoable(source, new, [key for key in all_ranges(footer) if key not in had], indexes)
     except (LayoutError, FooterError):
         return False
     return True
 
 
-def check_undoable(source: OpenFile, new: OpenFile, filter_ranges: Collection[ChunkKey]) -> None:
-    """Raise LayoutError unless taking the new filters out again gives the old file back.
+def check_undoable(
+    source: OpenFile, new: OpenFile, filter_ranges: Collection[ChunkKey], indexes: Indexes | None = None
+) -> None:
+    """Raise LayoutError unless taking the new filters and page indexes out again gives the old file back.
 
     source  the old file
     new     the new one, not yet in its place
     filter_ranges  the (row group, column) that got filters
+    indexes  those that got page indexes
     """
     old, footer = source.footer(), new.footer()
     tail = tail_of(new)
@@ -288,9 +343,9 @@ def check_undoable(source: OpenFile, new: OpenFile, filter_ranges: Collection[Ch
     # The removal that `remove` would do, in memory: the sink forgets the body, and keeps its moves and page indexes.
     stored = footer_filters(footer)
     spans = dict.fromkeys(key for key in filter_ranges if key not in stored) | spans_of(new, footer, filter_ranges)
-    removal = plan_removal(source.path, footer, spans, force=True)
+    removal = plan_removal(source.path, footer, spans, True, indexes)
     body = write_body(removal.events, footer.start, new.read, lambda _: None, NullSink())
-    footer_then = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(filter_ranges), body))
+    footer_then = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(filter_ranges), body, False, indexes))
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
     void = dict.fromkeys(key for key in filter_ranges if key in old.filter_fields)
     footer_wanted = edit_footer(old.data, FooterEdit(filter_ranges=void)) if void else old.data
@@ -299,10 +354,9 @@ def check_undoable(source: OpenFile, new: OpenFile, filter_ranges: Collection[Ch
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"
         raise LayoutError(source.path, reason)
     # All other bytes of the body are copies; offset indexes alone were written anew, so these are compared.
-    indexes = [(key, old.chunk(*key)) for key in body.indexes]
-    source.prefetch((chunk.offset_index_offset, chunk.offset_index_length) for _, chunk in indexes)
-    for (i, j), data in body.indexes.items():
-        chunk = old.chunk(i, j)
-        if source.read(chunk.offset_index_offset, chunk.offset_index_length) != data:
+    ranges = old.index_ranges(IndexKind.OFFSET)
+    source.prefetch(ranges[key] for key in body.indexes)
+    for key, data in body.indexes.items():
+        if source.read(*ranges[key]) != data:
             reason = "nothing was changed: a page index could not be brought back byte for byte by remove"
             raise LayoutError(source.path, reason)

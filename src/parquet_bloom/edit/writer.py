@@ -4,6 +4,8 @@ footer       [ body ][filters][new footer]
 chunk-start  [ filter, chunk, filter, chunk ... ][new footer]
 tail         [ body ][old footer][filters][new footer]      the old file is the beginning of the new one;
              of a table what other versions name may lie between: [ body ][old footer][...][filters][new footer]
+
+New page indexes (edit.page_indexes) lie right before the new footer.
 """
 
 from __future__ import annotations
@@ -15,20 +17,22 @@ from itertools import chain
 
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.finish import check_footer_size, checksum, spans_of, write_footer
+from parquet_bloom.edit.page_indexes import NewIndexes, build_indexes, read_truth
 from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, writing_order
 from parquet_bloom.edit.reports import AddedFilter
-from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, plan_removal, write_body
+from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, plan_removal, ranges_after, write_body
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.facts.known import nan_losers
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.tails import older_footers
+from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters, length_of
 from parquet_bloom.format.forms import BuiltFilter, Format, Sizing
-from parquet_bloom.format.provenance import all_ranges, new_entries, rewritten, tail_facts
+from parquet_bloom.format.provenance import all_ranges, kind_facts, new_entries, rewritten, tail_facts
 from parquet_bloom.output.draft import FileSink, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -135,7 +139,9 @@ class Writer:
         self._holds = self.request.replace and not alone and bool(older_footers(source))
         self._built: dict[ChunkKey, BuiltFilter] = {}  # for the report: without their bytes
         self._built_elsewhere = built
-        self._readers = {c: ComparingReader(source, footer.leaves[c]) for c in file_plan.columns}
+        self.indexes = NewIndexes()
+        first_rows = file_plan.indexes.first_rows
+        self._readers = {c: ComparingReader(source, footer.leaves[c], first_rows(c)) for c in file_plan.columns}
 
     @property
     def wrong_statistics(self) -> list[WrongStatistic]:
@@ -155,8 +161,13 @@ class Writer:
         """The chunks that got filters."""
         return sorted([*self.filter_ranges, *self.texts])
 
+    @property
+    def changes(self) -> bool:
+        """Whether there is a new footer: filters, page indexes, or a filter that was cut out."""
+        return bool(self.keys or self.cut or self.indexes.data)
+
     def write(self, new: NewVersion) -> Writer:
-        """Write all of it; nothing after the old bytes where no filter was built and none is cut out."""
+        """Write all of it; nothing after the old bytes where nothing was built and no filter is cut out."""
         # Each of the three writes old bytes and filters, and notes the filters' ranges. The footer, which names these,
         # comes last.
         try:
@@ -168,7 +179,11 @@ class Writer:
                 self._before_footer(new)
         finally:
             self.workers.settle()
-        if self.keys or self.cut:
+        with uncollected():
+            leaves = self.footer.leaves
+            self.indexes = build_indexes(self.plan.indexes, new.at, self.body.moves, leaves, self._truth)
+        new.append(self.indexes.data)
+        if self.changes:
             with uncollected():
                 write_footer(new, self._new_footer())
                 self._report()
@@ -204,6 +219,16 @@ class Writer:
             if self.progress is not None:
                 self.progress(self.source.path, done + 1, len(keys))
             yield key, built.data
+
+    def _truth(self, key: ChunkKey) -> ChunkStatistics | None:
+        """The true statistics of a chunk for its column index: as its filter's values gave them, or decoded anew."""
+        group, column = key
+        reader = self._readers.get(column)
+        found = reader.truth.get(group) if reader is not None else None
+        if found is not None or column not in self.plan.indexes.named:
+            return found
+        first_rows = self.plan.indexes.first_rows(column)[group]
+        return read_truth(reader or ColumnReader(self.source, self.footer.leaves[column]), group, first_rows)
 
     def _cuts(self) -> list[Event]:
         """With replace: the old filters of the chosen chunks leave, as far as they can."""
@@ -279,9 +304,10 @@ class Writer:
     def _new_footer(self) -> bytes:
         # 1. Where old offsets are now.
         form, moves = self.request.form, self.body.moves
-        if self.request.placement == "footer":
+        if not self.request.as_tail:
             # Offsets of no meaning behind the footer's start, as Polars writes, move with the end, and back with cuts.
-            moves = moves.then(self.footer.start, sum(length for _, length in self.filter_ranges.values()))
+            behind = 0 if self.request.at_chunk_start else sum(length for _, length in self.filter_ranges.values())
+            moves = moves.then(self.footer.start, behind + len(self.indexes.data))
         # 2. Filters by their fate. With `replace` a planned chunk loses its old filter even if it got no new one.
         planned = self.plan.sizings
         before = all_ranges(self.footer)
@@ -293,12 +319,16 @@ class Writer:
         recorded = dict(added)
         for key, pairs in self.texts.items():
             recorded[key] = (moves(self.footer.meta(*key).data_page_offset), length_of(pairs))
-        described = {**form.described, **(tail_facts(self.source.size, self.footer) if self.request.as_tail else {})}
-        entries = new_entries(__version__, form.name, described, self.footer, recorded)
-        changes, append = rewritten(self.footer, staying, entries, self._holds)
+        facts = tail_facts(self.source.size, self.footer) if self.request.as_tail else {}
+        entries = new_entries(__version__, form.name, {**form.described, **facts}, self.footer, recorded)
+        for kind, ranges in self.indexes.ranges.items():
+            entries += new_entries(__version__, None, {**kind_facts(kind), **facts}, self.footer, ranges)
+        old_indexes = ranges_after(self.footer, self.body, {}) if moves else None
+        changes, append = rewritten(self.footer, staying, entries, self._holds, old_indexes)
         # 4. All of it as one edit of the old footer's bytes.
         texts = changes_of(self.footer, planned, self.texts)
         edit = FooterEdit(moves, {**removed, **added}, self.body.index_lengths, changes, append, texts=texts)
+        edit.index_places = self.indexes.places()
         try:
             data = edit_footer(self.footer.data, edit)
         except FooterError as error:

@@ -21,15 +21,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import OffsetIndex, PageType
-from parquet_bloom.errors import DamagedFileError, FooterError, first_line
+from parquet_bloom._thrift.parquet.ttypes import Encoding, FieldRepetitionType, OffsetIndex, PageHeader, PageType
+from parquet_bloom.errors import DamagedFileError, FooterError, first_line, parameter
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
-from parquet_bloom.format.footer import MAGIC
+from parquet_bloom.format.footer import MAGIC, Footer
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
+from parquet_bloom.format.page_indexes import records_in
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.walked import elements_to
+from parquet_bloom.options import limits
 from parquet_bloom.storage.open_file import OpenFile, Range
 
 # --- page headers ---------------------------------------------------------------------------------
@@ -230,3 +234,65 @@ def walked_places(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf
         return None
     ends = np.stack([stops - counts, stops], axis=1)
     return PagePlaces(dictionary, np.array(pages, np.int64).reshape(-1, 2), ends, tuple(heads))
+
+
+# --- all pages of a chunk, for an offset index ------------------------------------------------------
+
+_CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}  # that pyarrow decompresses as it is
+
+
+def data_pages(source: OpenFile, row_group: int, leaf: Leaf) -> NDArray[np.int64] | str:
+    """Walk over a chunk for its offset index, whatever its pages are.
+
+    returns  int64[n, 3]: offset, bytes with the header, and first row of each data page; or why there can be none
+    Pages of other kinds are passed over. Of a file on another storage the chunk is read whole. Raises StorageError.
+    """
+    footer = source.footer()
+    chunks, rows = footer.column_chunks(leaf.index), footer.rows[row_group]
+    extent, values = chunks.extents[row_group], chunks.num_values[row_group]
+    if not len(MAGIC) <= extent[0] < extent[1] <= footer.start:
+        return f"its pages take the bytes {extent[0]:,} to {extent[1]:,}, and the footer begins at {footer.start:,}"
+    source.prefetch([(extent[0], extent[1] - extent[0])])
+    found: list[tuple[int, int, int]] = []
+    row = seen = 0
+    try:
+        for page in page_headers(source, "", extent, values, footer.created_by):
+            if page.end > footer.start:
+                return f"the page at byte {page.at:,} ends at byte {page.end:,}, behind the footer's start"
+            if page.is_data:
+                found.append((page.at, page.end - page.at, row))
+                records = _records(source, footer, chunks.codecs[row_group], leaf, page)
+                if isinstance(records, str):
+                    return f"the page at byte {page.at:,} {records}"
+                row, seen = row + records, seen + page.num_values
+    except DamagedFileError as error:
+        return error.reason.removeprefix(": ")
+    if (seen, row) != (values, rows):
+        return f"its pages have {seen:,} values in {row:,} rows, the footer says {values:,} in {rows:,}"
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def _records(source: OpenFile, footer: Footer, codec: int, leaf: Leaf, page: Page) -> int | str:
+    """The rows of a page, all of which begin in it; or what is wrong about it."""
+    head = page.head
+    if page.num_values <= 0 or head.rows is None or not 0 < head.rows <= page.num_values:
+        return "has no rows"
+    if not leaf.repeated or head.kind == PageType.DATA_PAGE_V2:
+        return head.rows if leaf.repeated or head.rows == page.num_values else "has other numbers of values and rows"
+    most = sum(one.repetition_type == FieldRepetitionType.REPEATED for one in elements_to(footer, leaf))
+    if max(head.compressed, head.uncompressed) > limits().max_memory // 2:
+        return "takes over half of " + parameter("max_memory") + " when decompressed"
+    if codec not in _CODECS:
+        return "is compressed by a codec of which repetition levels are not read"
+    data = source.read(page.at, page.end - page.at)
+    header, start = compact.decode(PageHeader, data)
+    if header.data_page_header.repetition_level_encoding != Encoding.RLE:
+        return "has repetition levels that are not RLE"
+    try:
+        body: bytes | memoryview = data[start:]
+        if (name := _CODECS[codec]) is not None:
+            body = pa.decompress(body, head.uncompressed, name, asbytes=True)
+        records, begins = records_in(bytes(body), most, page.num_values)
+    except (FooterError, pa.ArrowException, OSError, ValueError) as error:
+        return f"has repetition levels that do not decode: {first_line(error)}"
+    return records if begins else "begins inside a row"

@@ -24,10 +24,10 @@ from threading import Lock
 from typing import TypeVar
 
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
-from parquet_bloom.format.edits import FooterEdit, edit_footer
-from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.edits import INDEX_FIELDS, FooterEdit, edit_footer
+from parquet_bloom.format.footer import ChunkKey, Footer, IndexKind
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
-from parquet_bloom.format.provenance import all_ranges, read_entries, recorded_tails, repair_tails
+from parquet_bloom.format.provenance import all_ranges, our_indexes, read_entries, recorded_tails, repair_tails
 from parquet_bloom.format.repairs import KEY
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import limits
@@ -49,6 +49,7 @@ class Tail:
     chunks   whose filters its own entries speak of
     changed  the chunks for which the two footers name different filters, or one of them names none
     repairs  whether it is one of `repair`: the statistics before it are wrong
+    indexes  how many page indexes the new footer names and the old one does not
     """
 
     size: int
@@ -56,6 +57,7 @@ class Tail:
     chunks: frozenset[ChunkKey]
     changed: frozenset[ChunkKey]
     repairs: bool
+    indexes: int
 
 
 def tails_of(source: OpenFile) -> Iterator[tuple[Tail, OpenFile]]:
@@ -96,7 +98,8 @@ def tail_of(source: OpenFile) -> Tail | None:
         had, has = all_ranges(old), all_ranges(footer)
         chunks = [key for entry in read_entries(footer) if entry.tail == (size, crc) for key in entry.chunks]
         changed = {key for key in had.keys() | has.keys() if had.get(key) != has.get(key)}
-        return Tail(size, old, frozenset(chunks), frozenset(changed), repairs)
+        more = sum(len(footer.index_ranges(kind).keys() - old.index_ranges(kind).keys()) for kind in IndexKind)
+        return Tail(size, old, frozenset(chunks), frozenset(changed), repairs, more)
     return None
 
 
@@ -135,11 +138,15 @@ def _same_but_filters(old: Footer, new: Footer, repairs: bool) -> bool:
 
 
 def _without_filters(footer: Footer, keep_empty: bool, bare: bool) -> bytes:
-    """A footer without any filter, and without what we say of them; bare: as FooterEdit has it."""
+    """A footer without any filter, our page indexes, and what we say of them; bare: as FooterEdit has it."""
     ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
     if not bare and not ours and not footer.filter_fields and not footer_filters(footer):
         return footer.data  # as an edit of nothing would give it
+    indexes: dict[ChunkKey, tuple[int, ...]] = {}
+    for kind, keys in our_indexes(footer).items():
+        indexes |= {key: (*indexes.get(key, ()), *INDEX_FIELDS[kind]) for key in keys}
     edit = FooterEdit(
+        indexes=indexes,
         filter_ranges=dict.fromkeys(footer.filter_fields),
         key_values=ours,
         keep_empty=keep_empty,

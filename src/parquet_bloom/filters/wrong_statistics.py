@@ -14,7 +14,7 @@ Sources: parquet.thrift, Statistics and ColumnOrder; PageIndex.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -205,10 +205,14 @@ class ComparingReader(ColumnReader):
 
     wrong  by row group, of the chunks that were decoded to their end
     nans   the same: how many NaN lie beside bounds
+    truth  the same, of the row groups in `first_rows`: the true statistics of their pages, too
     """
 
-    def __init__(self, source: OpenFile, leaf: Leaf) -> None:
+    def __init__(self, source: OpenFile, leaf: Leaf, first_rows: Mapping[int, Sequence[int]] | None = None) -> None:
+        """first_rows: by row group the first row of each page of a column that is not repeated."""
         super().__init__(source, leaf)
+        self._first_rows = first_rows or {}
+        self.truth: dict[int, ChunkStatistics] = {}
         self.wrong: dict[int, list[WrongStatistic]] = {}
         self.nans: dict[int, int] = {}
         self._is_right = is_right(statistics_writer(source.footer(), leaf))
@@ -217,10 +221,14 @@ class ComparingReader(ColumnReader):
         """As ColumnReader has it."""
         footer = self._source.footer()
         beside_nan = self.leaf.float_bits and has_bounds(footer.meta(row_group, self.leaf.index).statistics)
-        truth = ChunkStatistics(self.leaf, bounds=bool(beside_nan) or not self._is_right)
+        first_rows = self._first_rows.get(row_group)
+        bounds = bool(beside_nan) or not self._is_right or first_rows is not None
+        truth = ChunkStatistics(self.leaf, first_rows, bounds=bounds)
         for batch in super().batches(row_group, dictionaries):
             truth.feed(batch)
             yield batch
+        if first_rows is not None:
+            self.truth[row_group] = truth
         if beside_nan and truth.nans:
             self.nans[row_group] = truth.nans
         if not self._is_right:

@@ -35,6 +35,7 @@ from parquet_bloom.format.compact_tree import (
     Template,
     parse,
 )
+from parquet_bloom.format.footer import IndexKind
 
 
 def _template(in_meta_data: Template) -> Template:
@@ -120,6 +121,7 @@ class FooterEdit:
                    goes as well
     statistics     (row group, column) -> fields of its Statistics and their values; None takes a field out
     indexes        (row group, column) -> fields of its ColumnChunk that go: places of page indexes
+    index_places   (row group, column) -> fields of its ColumnChunk and their values: places of new page indexes
     num_rows       of the file
     bare           nothing of what a repair may change stays: no Statistics, page index or number of rows. For
                    comparing footers, not for writing them
@@ -134,6 +136,7 @@ class FooterEdit:
     texts: Mapping[tuple[int, int], PairChanges] = field(default_factory=dict)
     statistics: Mapping[tuple[int, int], StatisticsChanges] = field(default_factory=dict)
     indexes: Mapping[tuple[int, int], Collection[int]] = field(default_factory=dict)
+    index_places: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     num_rows: int | None = None
     bare: bool = False
 
@@ -276,8 +279,10 @@ def _write_texts(meta: Any, changes: PairChanges) -> None:
         statistics.drop(DRAFT_FILTER_FIELD)
 
 
+OFFSET_INDEX = (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length)
 COLUMN_INDEX = (ColumnChunkId.column_index_offset, ColumnChunkId.column_index_length)
-PAGE_INDEXES = (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length, *COLUMN_INDEX)
+PAGE_INDEXES = (*OFFSET_INDEX, *COLUMN_INDEX)
+INDEX_FIELDS = {IndexKind.OFFSET: OFFSET_INDEX, IndexKind.COLUMN: COLUMN_INDEX}  # of a ColumnChunk
 
 
 def _change_statistics(meta: Any, changes: StatisticsChanges) -> None:
@@ -323,6 +328,9 @@ def _apply(root: Node, edit: FooterEdit) -> None:
                 _change_statistics(_get(chunk, ColumnChunkId.meta_data), edit.statistics[i, j])
             for number in edit.indexes.get((i, j), ()):
                 _put(chunk, number, None)
+            for number, value in edit.index_places.get((i, j), {}).items():
+                is_length = number in (OFFSET_INDEX[1], COLUMN_INDEX[1])
+                _put(chunk, number, value, I32 if is_length else I64)
     if edit.num_rows is not None:
         _put(root, FileMetaDataId.num_rows, edit.num_rows)
     if edit.bare:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property, wraps
 from itertools import accumulate
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -39,6 +40,13 @@ TAIL_BYTES = 8  # length and magic
 _LARGE = 1 << 20  # bytes of a footer
 
 ChunkKey = tuple[int, int]  # (row group, column): names a column chunk of a file
+
+
+class IndexKind(StrEnum):
+    """The two kinds of page index, as parquet.thrift names them in a ColumnChunk."""
+
+    OFFSET = "offset_index"
+    COLUMN = "column_index"
 
 
 # --- values that are derived from a footer or an outline once, and kept with it ---------------------
@@ -228,6 +236,12 @@ class Footer:
             for i, j, chunk in self.chunks()
             if (chunk.meta_data.bloom_filter_offset or 0) > 0
         }
+
+    @derived
+    def index_ranges(self, kind: IndexKind) -> dict[ChunkKey, tuple[int, int]]:
+        """The page indexes of a kind that the footer points at: (row group, column) -> offset and bytes."""
+        found = ((i, j, getattr(c, f"{kind}_offset"), getattr(c, f"{kind}_length")) for i, j, c in self.chunks())
+        return {(i, j): (at, length) for i, j, at, length in found if (at or 0) > 0 and (length or 0) > 0}
 
     @cached_property
     def filter_fields(self) -> set[tuple[int, int]]:

@@ -12,7 +12,8 @@ of its text, and "strategy" stands for seed and index. An `add` that wrote filte
 footer behind a whole file says so in "tail": {"size": bytes of that file, "footer_crc32": of its FileMetaData}.
 Where its filters were removed and its bytes stay, an object of nothing but "tail" stays too.
 
-Entries on repaired statistics (format.repairs) are no entries on filters, and stay as they are.
+An entry on page indexes says of which kind they are, "of": "offset_index" or "column_index", and names no spec; its
+`places` are theirs. Entries on repaired statistics (format.repairs) stay as they are.
 
 Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
 the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
@@ -24,23 +25,24 @@ import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.format.final import Rule
-from parquet_bloom.format.footer import ChunkKey, Footer, derived
+from parquet_bloom.format.footer import ChunkKey, Footer, IndexKind, derived
 from parquet_bloom.format.footer_filters import filters_in_pairs
 from parquet_bloom.format.repairs import KEY, entries_in, repairs_in
 from parquet_bloom.format.schema import Leaf
 
-_TAIL = "tail"
+_TAIL, _OF = "tail", "of"
+Indexes = Mapping[IndexKind, Collection[ChunkKey]]  # page indexes by their kind and chunk
 FilterRangeMap = Mapping[ChunkKey, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One believed entry: where it is in the footer, its JSON object, and the filters it speaks of."""
+    """One believed entry: where it is in the footer, its JSON object, and the filters or page indexes it speaks of."""
 
     pair: int  # position in key_value_metadata
     position: int  # position in the list
@@ -74,7 +76,7 @@ def _tail_in(body: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def recorded_tails(footer: Footer) -> list[tuple[int, int]]:
     """The earlier files by believed entries, by those that lost their filters, by repairs: size, CRC; longest first."""
-    told = {entry.tail for entry in read_entries(footer)}
+    told = {entry.tail for kind in (None, *IndexKind) for entry in read_entries(footer, kind)}
     for pair in footer.key_values or []:
         bodies = entries_in(pair.value) if pair.key == KEY else []
         told |= {_tail_in(body) for body in bodies if isinstance(body, dict) and body.keys() == {_TAIL}}
@@ -113,17 +115,25 @@ def all_ranges(footer: Footer) -> dict[ChunkKey, tuple[int, int | None]]:
 
 
 @derived
-def read_entries(footer: Footer) -> list[Entry]:
-    """The entries that still match the footer; all others are foreign or stale and stay."""
+def read_entries(footer: Footer, kind: IndexKind | None = None) -> list[Entry]:
+    """The entries that still match the footer; all others are foreign or stale and stay.
+
+    kind  of page indexes; None: those on filters
+    """
     entries: list[Entry] = []
-    filter_ranges = None
+    ranges: FilterRangeMap | None = None
     for at, pair in enumerate(footer.key_values or []):
         if pair.key != KEY:
             continue
-        if filter_ranges is None:
-            filter_ranges = all_ranges(footer)
-        entries.extend(_believed(at, entries_in(pair.value), footer.leaves, filter_ranges))
+        if ranges is None:
+            ranges = all_ranges(footer) if kind is None else footer.index_ranges(kind)
+        entries.extend(_believed(at, entries_in(pair.value), footer.leaves, ranges, kind))
     return entries
+
+
+def our_indexes(footer: Footer) -> Indexes:
+    """The page indexes that believed entries speak of."""
+    return {kind: {key for entry in read_entries(footer, kind) for key in entry.chunks} for kind in IndexKind}
 
 
 def _integers(groups: Any) -> set[int] | None:
@@ -133,9 +143,11 @@ def _integers(groups: Any) -> set[int] | None:
     return {group for group in groups if type(group) is int} if isinstance(groups, list) else set()
 
 
-def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], filter_ranges: FilterRangeMap) -> Iterable[Entry]:
+def _believed(
+    pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], filter_ranges: FilterRangeMap, kind: IndexKind | None
+) -> Iterable[Entry]:
     for position, body in enumerate(bodies):
-        if not isinstance(body, dict) or not isinstance(body.get("columns"), list):
+        if not isinstance(body, dict) or not isinstance(body.get("columns"), list) or body.get(_OF) != kind:
             continue
         names = {name for name in body["columns"] if isinstance(name, str)}
         columns = {leaf.index for leaf in leaves if leaf.name in names}
@@ -156,15 +168,16 @@ def rules_of(entries: Iterable[Entry]) -> dict[ChunkKey, Rule]:
 
 
 def new_entries(
-    version: str, spec: str, described: Mapping[str, Any], footer: Footer, filter_ranges: FilterRangeMap
+    version: str, spec: str | None, described: Mapping[str, Any], footer: Footer, filter_ranges: FilterRangeMap
 ) -> list[dict[str, Any]]:
     """Entries for the filters one `add` wrote: columns that fill the same row groups share one.
 
-    described  how values became bits, see format.forms.Format
+    spec       None of page indexes
+    described  how values became bits, see format.forms.Format; of page indexes their kind, see `kind_facts`
     footer     of the file the filters went into, for its names
     filter_ranges  of the new filters only
     """
-    shared: dict[str, Any] = {"version": version, "spec": spec, **described}
+    shared: dict[str, Any] = {"version": version, **({} if spec is None else {"spec": spec}), **described}
     if footer.key_values == []:
         shared["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
     return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(filter_ranges)]
@@ -195,8 +208,17 @@ def _speak_of(
     return {**rest, "places": ranges_crc(filter_ranges)}
 
 
+def kind_facts(kind: IndexKind) -> dict[str, Any]:
+    """The facts of an entry on page indexes."""
+    return {_OF: str(kind)}
+
+
 def rewritten(
-    footer: Footer, filter_ranges: FilterRangeMap, added: list[dict[str, Any]], keep_tails: bool = False
+    footer: Footer,
+    filter_ranges: FilterRangeMap,
+    added: list[dict[str, Any]],
+    keep_tails: bool = False,
+    index_ranges: Mapping[IndexKind, FilterRangeMap] | None = None,
 ) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
     """The key-values after an edit: believed entries follow their filters, emptied ones go.
 
@@ -204,6 +226,7 @@ def rewritten(
     filter_ranges  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
     keep_tails  what emptied entries say of tails stays
+    index_ranges  after the edit, of the page indexes that stay; None: all stay where they are
     returns changes for format.edits: position -> text or None, and pairs to append
     """
     # Key-values stay in their order, and new entries go into the first list with one that is believed.
@@ -211,15 +234,18 @@ def rewritten(
     # an entry that was not believed keeps its text; and an emptied list takes its key-value along. So `remove` after
     # `add` gives the old key-values back, byte for byte.
     by_pair: dict[int, dict[int, Entry]] = defaultdict(dict)
-    for entry in read_entries(footer):
-        by_pair[entry.pair][entry.position] = entry
+    after: dict[tuple[int, int], FilterRangeMap] = {}
+    for kind, ranges in ((None, filter_ranges), *(index_ranges or {}).items()):
+        for entry in read_entries(footer, kind):
+            by_pair[entry.pair][entry.position] = entry
+            after[entry.pair, entry.position] = ranges
     changes: dict[int, str | None] = {}
     pairs = footer.key_values or []
     for at, known in by_pair.items():
         bodies = entries_in(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
-            followed = _follow(known[i], filter_ranges, footer) if i in known else [body]
+            followed = _follow(known[i], after[at, i], footer) if i in known else [body]
             # An entry without filters is dropped. If its tail stays in the file, its "tail" stays, once.
             tail = {_TAIL: body[_TAIL]} if keep_tails and i in known and not followed and known[i].tail else None
             kept += followed if tail is None or tail in kept else [tail]

@@ -36,11 +36,15 @@ from parquet_bloom.format.compact_tree import (
     list_header,
     list_of_structs,
 )
-from parquet_bloom.format.footer import MAGIC, ChunkKey, ColumnChunks, Footer, derived
+from parquet_bloom.format.footer import MAGIC, ChunkKey, ColumnChunks, Footer, IndexKind, derived
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
 
 _ROW_GROUP, _CHUNK, _META = range(3)  # kinds of struct in the loop's table
+INDEX_SLOTS = {
+    IndexKind.OFFSET: (Slot.OFFSET_INDEX, Slot.OFFSET_INDEX_LENGTH),
+    IndexKind.COLUMN: (Slot.COLUMN_INDEX, Slot.COLUMN_INDEX_LENGTH),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,14 @@ class WalkedFooter(Footer):
             (i, j): (offset, None if length == NONE else length)
             for (i, j), (offset, length) in zip(np.argwhere(here).tolist(), pairs, strict=True)
         }
+
+    @derived
+    def index_ranges(self, kind: IndexKind) -> dict[ChunkKey, tuple[int, int]]:
+        """(row group, column) -> offset and bytes of a page index."""
+        offsets, lengths = (self._outline.slots[slot] for slot in INDEX_SLOTS[kind])
+        here = (offsets > 0) & (lengths > 0)
+        keys = zip(*(axis.tolist() for axis in np.nonzero(here)), strict=True)
+        return dict(zip(keys, zip(offsets[here].tolist(), lengths[here].tolist(), strict=True), strict=True))
 
     @cached_property
     def filter_fields(self) -> set[ChunkKey]:

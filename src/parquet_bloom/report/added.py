@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -27,7 +28,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
     elif files:
         _print_totals(files, say)
         print_columns(files, say)
-    for line in skipped_lines(files, None if everything else _NAMES_SHOWN):
+    for line in [*skipped_lines(files, None if everything else _NAMES_SHOWN), *_index_lines(files)]:
         say(line)
     if everything:
         _print_filters(files, say)
@@ -44,7 +45,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Print RemovedFiles: one in a line, several with totals first."""
     for file in files if len(files) == 1 else ():
-        headline(arrow(file), _removed([file]), say, _style(file.removed))
+        headline(arrow(file), _removed([file]), say, _style(file.removed + file.indexes))
         say_travel(file, say)
     if len(files) < 2:
         return
@@ -62,18 +63,21 @@ def _style(filters: int) -> str:
 def _removed(files: Sequence[Any]) -> str:
     """The removed filters of files, or those a dry run would remove."""
     removed, dry = sum(f.removed for f in files), files[0].dry_run
+    indexes = sum(f.indexes for f in files)
     others = sum(f.others for f in files)
     if others:
         others_stay = f"; {plural(others, 'filter')} of other programs {'stays' if others == 1 else 'stay'}"
         others_stay += " (--all-writers or --column removes them)"
     else:
         others_stay = ""
-    if not removed:
+    if not removed and not indexes:
         return f"nothing to remove{others_stay}"
     saved = "" if dry else f", {size(sum(f.bytes_before - f.bytes_after for f in files))} less"
     stay = sum(f.bytes_stay for f in files)
     behind = f"; {stay:,} left their bytes behind, as nothing could be cut safely" if stay else ""
-    return f"{'would remove' if dry else 'removed'} {plural(removed, 'filter')}{saved}{behind}{others_stay}"
+    parts = [plural(removed, "filter")] if removed else []
+    parts += [f"{indexes:,} page {'index' if indexes == 1 else 'indexes'}"] if indexes else []
+    return f"{'would remove' if dry else 'removed'} {' and '.join(parts)}{saved}{behind}{others_stay}"
 
 
 def print_commits(report: Any, say: Say) -> None:
@@ -169,14 +173,32 @@ def enumerated(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
 
 
+def _indexes(files: Sequence[Any]) -> str:
+    """The page indexes that files got, or would get; "" without any."""
+    offsets, columns = sum(f.offset_indexes for f in files), sum(f.column_indexes for f in files)
+    counts = {"offset": offsets, "column": columns}
+    parts = [f"{n:,} {kind} {'index' if n == 1 else 'indexes'}" for kind, n in counts.items() if n]
+    if parts and not files[0].dry_run:
+        parts[-1] += f", {size(sum(f.index_bytes for f in files))}"
+    return " and ".join(parts)
+
+
+def _index_lines(files: Sequence[Any]) -> list[str]:
+    """Each reason why there are no page indexes, once, with the number of files."""
+    counts = Counter(note for file in files for note in file.index_notes)
+    return [f"  {note}" + (f" ({plural(n, 'file')})" if len(files) > 1 else "") for note, n in counts.items()]
+
+
 def _number(file: Any) -> int:
     """How many filters a file got, or would get."""
     return file.planned_filters if file.dry_run else len(file.filters)
 
 
 def _print_one(file: Any, say: Say) -> None:
-    names = enumerated(file.columns)
-    if not _number(file):
+    names, indexes = enumerated(file.columns), _indexes([file])
+    if not _number(file) and indexes:
+        what = f"would add {indexes}" if file.dry_run else f"{indexes} (file {_growth(file)}), {file.seconds:.2f} s"
+    elif not _number(file):
         what = "nothing to add"
         if file.dry_run and file.source != file.output:
             what += f"; a copy needs up to {size(file.bytes_needed)} of disk"
@@ -190,7 +212,9 @@ def _print_one(file: Any, say: Say) -> None:
             f"{plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
             f"{size(file.filter_bytes)} (file {_growth(file)}), {file.seconds:.2f} s"
         )
-    headline(arrow(file), what, say, _style(_number(file)))
+    headline(arrow(file), what, say, _style(_number(file) or len(indexes)))
+    if _number(file) and indexes:
+        say(f"  and {indexes}")
     say_travel(file, say)
     worst: dict[str, list[Any]] = {}
     for f in file.filters:
@@ -207,7 +231,7 @@ def _print_totals(files: Sequence[Any], say: Say) -> None:
     dry = files[0].dry_run
     filters = sum(map(_number, files))
     before = sum(f.bytes_before for f in files)
-    nothing = sum(not _number(f) for f in files)
+    nothing, indexes = sum(not _number(f) for f in files), _indexes(files)
     of_files = f"{plural(len(files), 'file')}, {size(before)}"
     if dry:
         would = f"would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}"
@@ -220,6 +244,8 @@ def _print_totals(files: Sequence[Any], say: Say) -> None:
         seconds = sum(f.seconds for f in files)
         what = f"{plural(filters, 'filter')}, {size(added)} (files {grown})" if filters else "nothing to add"
         say(f"{of_files}: {what}, {seconds:.2f} s", _style(filters))
+    if indexes:
+        say(f"  {'would add ' if dry else ''}{indexes}")
     if 0 < nothing < len(files):
         say(f"  {plural(nothing, 'file')}: nothing to add")
     _say_travel_of_all(files, say)

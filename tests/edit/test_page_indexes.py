@@ -1,0 +1,681 @@
+"""`add` gives files page indexes: as their own writers would have, right for every engine, and gone by `remove`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.footers import edited_footer
+from support.samples import digest, leftovers
+
+import parquet_bloom
+from parquet_bloom import LayoutError, RequestError, UnknownColumnError
+from parquet_bloom._thrift.parquet.ttypes import (
+    BoundaryOrder,
+    ColumnChunk,
+    ColumnIndex,
+    ColumnMetaData,
+    DataPageHeader,
+    FileMetaData,
+    OffsetIndex,
+    PageHeader,
+    RowGroup,
+    SchemaElement,
+)
+from parquet_bloom.cli import run
+from parquet_bloom.format import compact
+from parquet_bloom.format.page_indexes import records_in
+
+PLACEMENTS = ["footer", "chunk-start", "tail"]
+_FIELDS = ("offset_index_offset", "offset_index_length", "column_index_offset", "column_index_length")
+Found = dict[tuple[int, str], tuple[Any, Any]]
+
+
+def footer(path: Path) -> FileMetaData:
+    data = path.read_bytes()
+    return compact.decode(FileMetaData, data[-8 - int.from_bytes(data[-8:-4], "little") : -8])[0]
+
+
+def indexes(path: Path) -> Found:
+    """(row group, column) -> its OffsetIndex and ColumnIndex, None where it has none."""
+    data, found = path.read_bytes(), {}
+    for group, one in enumerate(footer(path).row_groups):
+        for chunk in one.columns:
+            places = [
+                (OffsetIndex, chunk.offset_index_offset, chunk.offset_index_length),
+                (ColumnIndex, chunk.column_index_offset, chunk.column_index_length),
+            ]
+            pair = tuple(compact.decode(kind, data[at : at + n])[0] if at else None for kind, at, n in places)
+            found[group, ".".join(chunk.meta_data.path_in_schema)] = pair
+    return found
+
+
+def without_indexes(path: Path) -> Path:
+    """The same file, whose footer names no page index."""
+    bare = path.with_name(f"bare-{path.name}")
+    bare.write_bytes(path.read_bytes())
+    with edited_footer(bare) as metadata:
+        for group, name in itertools.product(metadata.row_groups, _FIELDS):
+            for chunk in group.columns:
+                setattr(chunk, name, None)
+    return bare
+
+
+def add(source: Path, target: Path, **options: Any) -> Any:
+    options = {"columns": [], "page_index": True, "overwrite": True, "sync": False} | options
+    return parquet_bloom.add_filters(source, target, **options).files[0]
+
+
+ROWS, GROUP_ROWS, PAGE_ROWS = 900, 400, 37
+
+
+def values() -> dict[str, pa.Array]:
+    """A column of each order, in several orders of rows, with NULLs in a page, in all of one, and in none."""
+    rng = np.random.default_rng(7)
+    n, numbers = np.arange(ROWS), rng.permutation(ROWS)
+    nulls = (n % 11 == 0) | ((n >= 74) & (n < 111))
+    cents = [Decimal(int(x) - 450) / 100 for x in numbers]
+    return {
+        "ascending": pa.array(n),
+        "descending": pa.array(-n),
+        "mixed": pa.array(numbers),
+        "constant": pa.array([5] * ROWS),
+        "some_nulls": pa.array(n, mask=nulls),
+        "only_nulls": pa.array([None] * ROWS, pa.int32()),
+        "unsigned": pa.array(numbers.astype(np.uint64) + (2**63 - 400)),
+        "int8": pa.array((numbers % 200 - 100).astype(np.int8)),
+        "uint8": pa.array((numbers % 256).astype(np.uint8)),
+        "half": pa.array(((numbers - 450) / 8).astype(np.float16)),
+        "float": pa.array((numbers - 450) / np.float32(8)),
+        "zeros": pa.array(np.where(n % 2 == 0, -0.0, 0.0)),
+        "decimal": pa.array(cents, pa.decimal128(9, 2)),
+        "wide_decimal": pa.array(cents, pa.decimal128(30, 2)),
+        "text": pa.array([f"{x:04d}é" for x in numbers]),
+        "bytes": pa.array([bytes([x % 256, 255 - x % 256]) for x in numbers]),
+        "fixed": pa.array([int(x).to_bytes(4, "big") for x in numbers], pa.binary(4)),
+        "flag": pa.array(n > 450),
+        "day": pa.array(n.astype(np.int32), pa.date32()),
+        "stamp": pa.array(n, pa.timestamp("us", "UTC")),
+        "struct": pa.array([None if x % 5 == 0 else {"x": int(x)} for x in numbers]),
+    }
+
+
+def table() -> pa.Table:
+    return pa.table(values())
+
+
+def lists() -> pa.Table:
+    rng = random.Random(3)
+    some = [None if rng.random() < 0.1 else [rng.randrange(9) for _ in range(rng.randrange(5))] for _ in range(ROWS)]
+    deep = [[one or [], [1, 2]] if one else one for one in some]
+    keys = [[(f"k{x}", x) for x in one or ()] for one in some]
+    return pa.table({"list": some, "deep": deep, "map": pa.array(keys, pa.map_(pa.string(), pa.int64()))})
+
+
+def by_pyarrow(path: Path, data: pa.Table, version: str = "1.0", **options: Any) -> Path:
+    settings = {"row_group_size": GROUP_ROWS, "max_rows_per_page": PAGE_ROWS, "data_page_version": version}
+    pq.write_table(data, path, **(settings | {"write_page_index": True} | options))
+    return path
+
+
+def by_datafusion(path: Path, data: pa.Table, version: str) -> Path:
+    context = pytest.importorskip("datafusion").SessionContext()
+    context.from_arrow(data.drop(["half", "struct"]), name="t")
+    options = f"data_page_row_count_limit {PAGE_ROWS}, max_row_group_size {GROUP_ROWS}, write_batch_size 16"
+    context.sql(
+        f"COPY (SELECT * FROM t) TO '{path}' STORED AS PARQUET OPTIONS ({options}, writer_version '{version}')"
+    ).collect()
+    return path
+
+
+def by_polars(path: Path, data: pa.Table) -> Path:
+    polars = pytest.importorskip("polars")
+    frame = polars.from_arrow(data.drop(["half"]))
+    frame.write_parquet(path, row_group_size=GROUP_ROWS, data_page_size=200)
+    return path
+
+
+PEERS: dict[str, Callable[[Path], Path]] = {
+    "pyarrow-v1": lambda path: by_pyarrow(path, table()),
+    "pyarrow-v2": lambda path: by_pyarrow(path, table(), "2.0", compression="zstd"),
+    "pyarrow-dictionary": lambda path: by_pyarrow(path, table(), compression="none", use_dictionary=["text"]),
+    "pyarrow-lists-v1": lambda path: by_pyarrow(path, lists(), compression="gzip"),
+    "pyarrow-lists-lz4": lambda path: by_pyarrow(path, lists(), compression="lz4"),
+    "pyarrow-lists-plain": lambda path: by_pyarrow(path, lists(), compression="none"),
+    "pyarrow-lists-v2": lambda path: by_pyarrow(path, lists(), "2.0"),
+    "datafusion-v1": lambda path: by_datafusion(path, table(), "1.0"),
+    "datafusion-v2": lambda path: by_datafusion(path, table(), "2.0"),
+    "polars": lambda path: by_polars(path, table()),
+}
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_the_index_of_a_writer_is_built_anew_from_its_file(tmp_path: Path, peer: str) -> None:
+    source = PEERS[peer](tmp_path / "peer.parquet")
+    theirs = indexes(source)
+    if not any(offsets for offsets, _ in theirs.values()):
+        pytest.skip(f"this release of {peer} writes no page index")
+    ours = tmp_path / "ours.parquet"
+    report = add(without_indexes(source), ours, page_bounds=["*"])
+    found = indexes(ours)
+    assert found.keys() == theirs.keys()
+    assert report.offset_indexes == len(theirs)
+    compared = 0
+    for key, (offsets, bounds) in theirs.items():
+        own_offsets, own_bounds = found[key]
+        assert own_offsets.page_locations == offsets.page_locations, key
+        if bounds is None or own_bounds is None:
+            continue
+        compared += 1
+        assert own_bounds.null_pages == bounds.null_pages, key
+        assert own_bounds.null_counts == (bounds.null_counts or own_bounds.null_counts), key
+        if peer != "polars":  # whose pages all have the bounds of the row group
+            assert own_bounds.min_values == bounds.min_values, key
+            assert own_bounds.max_values == bounds.max_values, key
+        if bounds.boundary_order != BoundaryOrder.UNORDERED and key[1] not in ("constant", "zeros", "only_nulls"):
+            assert own_bounds.boundary_order == bounds.boundary_order, key
+    assert compared == report.column_indexes == (0 if "lists" in peer else len(theirs))
+    assert wrong(ours) == []
+
+
+def wrong(path: Path) -> list[str]:
+    """What verify says against the page indexes of a file, whose values it decodes."""
+    report = parquet_bloom.verify(path, statistics=True).files[0]
+    return [one.text for one in report.statistics.wrong if "index" in one.statistic]
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def _rows_of(path: Path, where: str) -> dict[str, list[int]]:
+    """The rows that each engine finds, by their number in the column "ascending"."""
+    found = {}
+    duckdb = pytest.importorskip("duckdb")
+    asked = f"SELECT ascending FROM '{path}' WHERE {where} ORDER BY 1"
+    found["duckdb"] = [row[0] for row in duckdb.sql(asked).fetchall()]
+    datafusion = pytest.importorskip("datafusion")
+    for pushed in ("false", "true"):
+        config = datafusion.SessionConfig().set("datafusion.execution.parquet.pushdown_filters", pushed)
+        context = datafusion.SessionContext(config)
+        context.register_parquet("t", str(path))
+        batches = context.sql(f"SELECT ascending FROM t WHERE {where} ORDER BY 1").collect()
+        found[f"datafusion {pushed}"] = [x for batch in batches for x in batch.column(0).to_pylist()]
+    polars = pytest.importorskip("polars")
+    frame = polars.scan_parquet(path).filter(polars.sql_expr(where)).select("ascending").collect()
+    found["polars"] = sorted(frame["ascending"].to_list())
+    found["ours"] = sorted(parquet_bloom.read_table(path, where, columns=["ascending"])["ascending"].to_pylist())
+    return found
+
+
+def _questions(rng: random.Random) -> Iterator[str]:
+    for _ in range(12):
+        a, b = sorted(rng.randrange(-20, ROWS + 20) for _ in range(2))
+        yield rng.choice(
+            [
+                f"ascending BETWEEN {a} AND {b}",
+                f"descending < {-b}",
+                f"mixed = {a}",
+                f"some_nulls >= {b} AND mixed < {a}",
+                f"some_nulls IS NULL AND ascending > {a}",
+                f"nan > {a}",
+                f"nan <= {a}",
+                f"clean > {a} AND clean < {b}",
+                f"zeros = 0.0 AND ascending < {a}",
+                f"text > '{a:04d}' AND text < '{b:04d}'",
+                f"long = '{'x' * 70}{a:04d}'",
+                f"long > '{'x' * 70}{a:04d}'",
+            ]
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_engines_find_the_same_rows_before_and_after(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    n = np.arange(ROWS)
+    more = {
+        "nan": pa.array([math.nan if x % 97 == seed else float(x) for x in n]),
+        "clean": pa.array(n * 1.0),
+        "long": pa.array(["x" * 70 + f"{x:04d}" for x in n]),
+    }
+    kept = ["ascending", "descending", "mixed", "some_nulls", "zeros", "text"]
+    data = pa.table({name: values()[name] for name in kept} | more)
+    source, target = tmp_path / "source.parquet", tmp_path / "target.parquet"
+    version, codec = rng.choice(["1.0", "2.0"]), rng.choice(["none", "snappy", "zstd"])
+    by_pyarrow(source, data, version, write_page_index=False, compression=codec)
+    report = add(source, target, columns=["mixed"], page_bounds=["*"], placement=rng.choice(PLACEMENTS))
+    with_nan = sum(any(x % 97 == seed for x in range(at, min(at + GROUP_ROWS, ROWS))) for at in range(0, ROWS, 400))
+    groups = -(-ROWS // GROUP_ROWS)
+    assert report.column_indexes == groups * len(data.column_names) - with_nan, "all but the chunks with a NaN"
+    assert report.offset_indexes == groups * len(data.column_names)
+    assert wrong(target) == []
+    for where in _questions(rng):
+        assert _rows_of(target, where) == _rows_of(source, where), where
+
+
+def test_engines_keep_the_rows_with_nan(tmp_path: Path) -> None:
+    data = pa.table({"ascending": np.arange(1000), "f": [math.nan if x == 500 else float(x) for x in range(1000)]})
+    source = by_pyarrow(tmp_path / "source.parquet", data, write_page_index=False, write_statistics=False)
+    add(source, target := tmp_path / "target.parquet", page_bounds=["*"])
+    chunks = indexes(target)
+    assert [key for key, (_, bounds) in chunks.items() if bounds is None] == [(1, "f")], "its row group has the NaN"
+    found = _rows_of(target, "f > 900")
+    assert found["datafusion false"] == found["duckdb"] == [500, *range(901, 1000)], "NaN is greater than all"
+
+
+def test_datafusion_reads_less(tmp_path: Path) -> None:
+    datafusion = pytest.importorskip("datafusion")
+    source = by_pyarrow(tmp_path / "source.parquet", table().select(["ascending", "text"]), write_page_index=False)
+    add(source, target := tmp_path / "target.parquet", page_bounds=["ascending"])
+    pruned = {}
+    for path in (source, target):
+        context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+        inside = datafusion.col("ascending") == datafusion.lit(100)
+        plan = context.read_parquet(str(path)).filter(inside).execution_plan()
+        assert sum(batch.to_pyarrow().num_rows for batch in context.execute(plan, 0)) == 1
+        metrics = [metric for _, each in plan.collect_metrics() for metric in each.metrics()]
+        pruned[path] = [str(metric) for metric in metrics if metric.name == "page_index_rows_pruned"]
+    assert pruned[source] != pruned[target]
+    assert f"{GROUP_ROWS} total → {PAGE_ROWS} matched" in pruned[target], "one page of the only row group"
+
+
+# --- where they lie, and how they leave -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("columns", [[], ["mixed", "text"]], ids=["alone", "filters"])
+def test_remove_gives_the_file_back(tmp_path: Path, placement: str, columns: list[str]) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
+    before = digest(source)
+    report = add(source, None, columns=columns, in_place=True, page_bounds=["ascending"], placement=placement)
+    assert report.index_bytes
+    assert digest(source) != before
+    assert wrong(source) == []
+    spans = [
+        (place, place + length)
+        for group in footer(source).row_groups
+        for chunk in group.columns
+        for place, length in [
+            (chunk.column_index_offset, chunk.column_index_length),
+            (chunk.offset_index_offset, chunk.offset_index_length),
+        ]
+        if place is not None
+    ]
+    spans.sort()
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(spans)), "side by side"
+    data = source.read_bytes()
+    assert spans[-1][1] == len(data) - 8 - int.from_bytes(data[-8:-4], "little"), "right before the footer"
+    assert min(c.offset_index_offset for g in footer(source).row_groups for c in g.columns) > max(
+        c.column_index_offset or 0 for g in footer(source).row_groups for c in g.columns
+    ), "all of a kind together"
+    removed = parquet_bloom.remove_filters(source, in_place=True, sync=False).files[0]
+    assert removed.indexes == report.offset_indexes + report.column_indexes
+    assert digest(source) == before
+    assert leftovers(tmp_path) == []
+
+
+# What lies before a tail does not move, so filters at chunk starts come first.
+ORDERS = [one for one in itertools.permutations(PLACEMENTS) if one.index("chunk-start") < one.index("tail")]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_filters_and_indexes_added_in_turn_leave_in_any_order(tmp_path: Path, order: tuple[str, ...]) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
+    before = digest(source)
+    names = ["mixed", "text", "unsigned"]
+    for turn, (placement, name) in enumerate(zip(order, names, strict=True)):
+        parquet_bloom.add_filters(
+            source,
+            in_place=True,
+            columns=[name],
+            placement=placement,
+            page_index=turn == 1,
+            page_bounds=None,
+            sync=False,
+        )
+        assert wrong(source) == []
+    assert sum(offsets is not None for offsets, _ in indexes(source).values()) == len(indexes(source))
+    for name in names[:2]:
+        parquet_bloom.remove_filters(source, in_place=True, columns=[name], sync=False)
+        assert wrong(source) == []
+        assert all(offsets is not None for offsets, _ in indexes(source).values()), "they stay where columns are named"
+    parquet_bloom.remove_filters(source, in_place=True, sync=False)
+    assert digest(source) == before
+
+
+def test_indexes_that_are_there_stay(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table())
+    theirs = indexes(source)
+    with edited_footer(source) as metadata:
+        chunk = metadata.row_groups[0].columns[2]
+        for name in _FIELDS:
+            setattr(chunk, name, None)
+        metadata.row_groups[1].columns[3].column_index_offset = None
+        metadata.row_groups[1].columns[3].column_index_length = None
+    before, places = (
+        digest(source),
+        [[getattr(chunk, name) for name in _FIELDS] for g in footer(source).row_groups for chunk in g.columns],
+    )
+    report = add(source, None, in_place=True, page_bounds=["*"])
+    assert (report.offset_indexes, report.column_indexes) == (1, 2)
+    after = [[getattr(chunk, name) for name in _FIELDS] for g in footer(source).row_groups for chunk in g.columns]
+    changed = [old != new for old, new in zip(places, after, strict=True)]
+    assert sum(changed) == 2, "only those of the two chunks that lacked one"
+    assert {k: v[0].page_locations for k, v in indexes(source).items()} == {
+        k: v[0].page_locations for k, v in theirs.items()
+    }
+    assert add(source, None, in_place=True, page_bounds=["*"]).index_bytes == 0, "there is nothing more to add"
+    parquet_bloom.remove_filters(source, in_place=True, sync=False)
+    assert digest(source) == before, "theirs stay"
+
+
+def test_a_wrong_offset_index_gets_no_column_index(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["ascending", "mixed"]))
+    with edited_footer(source) as metadata:
+        one, other = (metadata.row_groups[0].columns[at] for at in (0, 1))
+        one.offset_index_offset, one.offset_index_length = other.offset_index_offset, other.offset_index_length
+        one.column_index_offset = one.column_index_length = None
+    report = add(source, None, in_place=True, page_bounds=["*"])
+    assert (report.offset_indexes, report.column_indexes) == (0, 0)
+
+
+# --- which column indexes ---------------------------------------------------------------------------
+
+
+def test_without_names_columns_get_bounds_that_exclude_pages(tmp_path: Path) -> None:
+    data = table().append_column("nearly", pa.array([f"{x + (x * 7) % 5:06d}" for x in range(ROWS)]))
+    source = by_pyarrow(tmp_path / "f.parquet", data, write_page_index=False)
+    report = add(source, None, in_place=True, columns=["ascending", "mixed", "nearly", "text"])
+    with_bounds = {name for (_, name), (_, bounds) in indexes(source).items() if bounds is not None}
+    assert with_bounds == {"ascending", "nearly"}, "of those that were decoded; the others are in no order"
+    assert report.column_indexes == 2 * len(footer(source).row_groups)
+
+
+def test_columns_without_an_order_get_none(tmp_path: Path) -> None:
+    data = pa.table(
+        {"n": np.arange(50), "l": [[x] for x in range(50)], "stamp": pa.array(range(50), pa.timestamp("ns"))}
+    )
+    source = tmp_path / "f.parquet"
+    by_pyarrow(source, data, write_page_index=False, use_deprecated_int96_timestamps=True)
+    report = add(source, target := tmp_path / "g.parquet", page_bounds=["*"])
+    assert report.index_notes == [
+        "no column index of l.list.element: a repeated column",
+        "no column index of stamp: INT96 has no order",
+    ]
+    assert [name for (_, name), (_, bounds) in indexes(target).items() if bounds] == ["n"]
+    with edited_footer(source) as metadata:
+        metadata.column_orders = None
+    report = add(source, target, page_bounds=["n"])
+    assert report.index_notes == ["no column index of n: the footer has no column_orders"]
+    assert (report.offset_indexes, report.column_indexes) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"),
+    [
+        ("x" * 64, "x" * 64, "x" * 64),
+        ("x" * 65, "x" * 64, "x" * 63 + "y"),
+        ("x" * 63 + "é", "x" * 63, "x" * 62 + "y"),
+        ("x" * 62 + "é!", "x" * 62 + "é", "x" * 62 + "ê"),
+        ("x" * 60 + "\ud7ff" + "x" * 9, "x" * 60 + "\ud7ff" + "x", "x" * 60 + "\ud7ff" + "y"),
+        ("x" * 61 + "\ud7ff" + "x" * 9, "x" * 61 + "\ud7ff", "x" * 61 + "\ue000"),
+        ("\U0010ffff" * 17, None, None),
+        (b"\xfe" + b"\xff" * 80, b"\xfe" + b"\xff" * 63, b"\xff"),
+        (b"\xff" * 65, None, None),
+    ],
+    ids=range(9),
+)
+def test_long_bounds_are_cut(tmp_path: Path, value: Any, low: Any, high: Any) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", pa.table({"v": [value] * 3}), write_page_index=False)
+    add(source, target := tmp_path / "g.parquet", page_bounds=["v"])
+    ((_, bounds),) = indexes(target).values()
+    if low is None:
+        assert bounds is None, "no greater text has as few bytes"
+        return
+    low, high = (one.encode() if isinstance(one, str) else one for one in (low, high))
+    assert (bounds.min_values, bounds.max_values) == ([low], [high])
+    assert low <= (value.encode() if isinstance(value, str) else value) <= high
+    assert wrong(target) == []
+
+
+# --- files that can have none -----------------------------------------------------------------------
+
+
+def _page(levels: list[int], numbers: list[int]) -> bytes:
+    """A page of version 1 of `repeated int32 n`, each level and number by itself."""
+    repetition = b"".join(_varint(1 << 1) + bytes([level]) for level in levels)
+    body = b"".join(len(one).to_bytes(4, "little") + one for one in (repetition, _varint(len(levels) << 1) + b"\x01"))
+    body += np.array(numbers, "<i4").tobytes()
+    about = DataPageHeader(num_values=len(levels), encoding=0, definition_level_encoding=3, repetition_level_encoding=3)
+    header = PageHeader(0, len(body), len(body), data_page_header=about)
+    return compact.encode(header) + body
+
+
+def _by_hand(path: Path, pages: list[bytes], rows: int, num_values: int) -> Path:
+    body = b"".join(pages)
+    schema = [SchemaElement(name="m", num_children=1), SchemaElement(name="n", type=1, repetition_type=2)]
+    meta = ColumnMetaData(1, [0, 3], ["n"], 0, num_values, len(body), len(body), data_page_offset=4)
+    chunk = ColumnChunk(file_offset=4, meta_data=meta)
+    groups = [RowGroup([chunk], total_byte_size=len(body), num_rows=rows)]
+    data = compact.encode(FileMetaData(version=1, schema=schema, num_rows=rows, row_groups=groups))
+    path.write_bytes(b"PAR1" + body + data + len(data).to_bytes(4, "little") + b"PAR1")
+    return path
+
+
+def test_pages_that_begin_inside_a_row(tmp_path: Path) -> None:
+    pages = [_page([0, 1, 0], [1, 2, 3]), _page([1, 0, 1], [4, 5, 6])]
+    source = _by_hand(tmp_path / "f.parquet", pages, rows=3, num_values=6)
+    assert pq.read_table(source)["n"].to_pylist() == [[1, 2], [3, 4], [5, 6]]
+    before = digest(source)
+    report = add(source, None, in_place=True)
+    (note,) = report.index_notes
+    at = 4 + len(pages[0])
+    assert note == f"no page index: row group 0, column n: the page at byte {at} begins inside a row"
+    assert digest(source) == before
+    assert report.offset_indexes == 0
+    pages = [_page([0, 1, 0], [1, 2, 3]), _page([0, 1, 0], [4, 5, 6])]
+    _by_hand(source, pages, rows=4, num_values=6)
+    assert add(source, None, in_place=True).index_notes == []
+    ((offsets, _),) = indexes(source).values()
+    assert [one.first_row_index for one in offsets.page_locations] == [0, 2]
+    assert pq.read_table(source)["n"].to_pylist() == [[1, 2], [3], [4, 5], [6]]
+
+
+def test_row_groups_without_rows(tmp_path: Path) -> None:
+    empty = table().slice(0, 0)
+    source = tmp_path / "f.parquet"
+    with pq.ParquetWriter(source, empty.schema) as writer:
+        for one in (empty, table().slice(0, 10), empty):
+            writer.write_table(one)
+    report = add(source, target := tmp_path / "g.parquet", page_bounds=["*"])
+    with_index = {group for (group, _), (offsets, _) in indexes(target).items() if offsets is not None}
+    assert with_index == {1}
+    assert report.offset_indexes == len(empty.column_names)
+    assert pq.read_table(target).equals(pq.read_table(source))
+    pq.write_table(empty, source)
+    assert add(source, target, page_bounds=["*"]).index_bytes == 0
+
+
+def test_a_field_that_points_at_no_index(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
+    with edited_footer(source) as metadata:
+        metadata.row_groups[1].columns[0].offset_index_offset = 0
+    report = add(source, None, in_place=True)
+    assert report.index_notes == [
+        "no page index: row group 1, column mixed: the footer names offset_index_offset 0, and no index is there"
+    ]
+
+
+def test_wrong_page_headers(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "ascending"]), write_page_index=False)
+    whole = source.read_bytes()
+    at = footer(source).row_groups[0].columns[1].meta_data.dictionary_page_offset
+    source.write_bytes(whole[:at] + b"\xff" * 9 + whole[at + 9 :])
+    report = add(source, target := tmp_path / "g.parquet")
+    assert report.index_notes[0].startswith("no page index: row group 0, column ascending: the page header at byte ")
+    source.write_bytes(whole)
+    with edited_footer(source) as metadata:
+        metadata.row_groups[0].num_rows += 1
+    report = add(source, target)
+    assert "values in" in report.index_notes[0]
+    assert report.offset_indexes == 0
+
+
+def test_names_and_options(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
+    with pytest.raises(RequestError, match="page_bounds is for page_index=True"):
+        add(source, tmp_path / "g.parquet", page_index=False, page_bounds=["mixed"])
+    with pytest.raises(UnknownColumnError, match="no column other"):
+        add(source, tmp_path / "g.parquet", page_bounds=["other"])
+    report = add(source, tmp_path / "g.parquet", page_bounds="mixed", dry_run=True)
+    assert report.offset_indexes == 3
+    assert not (tmp_path / "g.parquet").exists()
+
+
+# --- words from outside -----------------------------------------------------------------------------
+
+
+def _lie(path: Path, change: Callable[[Any], None]) -> None:
+    """Change the footer's first column chunk that has an index of ours, and make our record fit."""
+    with edited_footer(path) as metadata:
+        chunks = [(g, c, one) for g, r in enumerate(metadata.row_groups) for c, one in enumerate(r.columns)]
+        (pair,) = (pair for pair in metadata.key_value_metadata if pair.key == "parquet_bloom")
+        entries = json.loads(pair.value)
+        names = entries[0]["columns"]
+        ours = [(g, c, one) for g, c, one in chunks if ".".join(one.meta_data.path_in_schema) in names]
+        change(ours[0][2])
+        packed = b"".join(
+            struct.pack("<iiQQ", g, c, one.offset_index_offset, one.offset_index_length) for g, c, one in ours
+        )
+        entries[0]["places"] = zlib.crc32(packed)
+        pair.value = json.dumps(entries)
+
+
+def test_a_record_that_speaks_of_pages_cuts_none(tmp_path: Path) -> None:
+    """A footer's own word on what is ours: it says that an index lies among the pages of a column."""
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]), write_page_index=False)
+    add(source, None, in_place=True)
+
+    def move(chunk: Any) -> None:
+        chunk.offset_index_offset = chunk.meta_data.data_page_offset + 5
+
+    _lie(source, move)
+    rows = pq.read_table(source)
+    assert parquet_bloom.remove_filters(source, in_place=True, sync=False).files[0].indexes == 6
+    assert pq.read_table(source).equals(rows)
+
+
+def test_a_record_that_speaks_of_an_index_of_others_cuts_none(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]))
+    with edited_footer(source) as metadata:
+        for group in metadata.row_groups:
+            for name in _FIELDS:
+                setattr(group.columns[1], name, None)
+    add(source, None, in_place=True)
+    theirs = footer(source).row_groups[1].columns[0]
+
+    def move(chunk: Any) -> None:
+        chunk.offset_index_offset, chunk.offset_index_length = theirs.offset_index_offset, theirs.offset_index_length
+
+    _lie(source, move)
+    kept = {key: pair for key, pair in indexes(source).items() if key[1] == "mixed"}
+    assert parquet_bloom.remove_filters(source, in_place=True, sync=False).files[0].indexes == 3
+    assert {key: pair for key, pair in indexes(source).items() if key[1] == "mixed"} == kept
+
+
+def test_a_stale_record_takes_nothing(tmp_path: Path) -> None:
+    """Another program carried our record along: its own indexes stay."""
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]), write_page_index=False)
+    add(source, None, in_place=True)
+    anew = tmp_path / "anew.parquet"
+    read = pq.read_table(source).replace_schema_metadata(pq.read_metadata(source).metadata)
+    by_pyarrow(anew, read)
+    before = digest(anew)
+    assert b"parquet_bloom" in pq.read_metadata(anew).metadata
+    assert parquet_bloom.remove_filters(anew, in_place=True, sync=False).files[0].indexes == 0
+    assert digest(anew) == before
+
+
+def _levels(values: list[int], width: int, rng: random.Random) -> bytes:
+    """Repetition levels in runs of both kinds."""
+    out, at = bytearray(), 0
+    while at < len(values):
+        if rng.random() < 0.5:
+            run = 1
+            while at + run < len(values) and values[at + run] == values[at]:
+                run += 1
+            out += _varint(run << 1) + bytes([values[at]])
+        else:
+            groups = rng.randrange(1, 4)
+            run = groups * 8
+            some = [*values[at : at + run], *[0] * (run - len(values[at : at + run]))]
+            number = sum(value << (i * width) for i, value in enumerate(some))
+            out += _varint(groups << 1 | 1) + number.to_bytes(groups * width, "little")
+        at += run
+    return len(out).to_bytes(4, "little") + bytes(out)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_records_of_random_levels(most: int) -> None:
+    rng = random.Random(most)
+    for _ in range(200):
+        levels = [rng.choice([0, rng.randrange(most + 1)]) for _ in range(rng.randrange(1, 90))]
+        data = _levels(levels, most.bit_length(), rng)
+        assert records_in(data + b"values", most, len(levels)) == (levels.count(0), levels[0] == 0)
+        with pytest.raises(parquet_bloom.ParquetBloomError):
+            records_in(data, most, len(levels) + 40)
+
+
+# --- the command ------------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "ascending"]), write_page_index=False)
+    before = digest(source)
+    asked = ["add", str(source), "--in-place", "--column", "mixed", "--page-index", "--page-bounds", "asc*"]
+    assert run([*asked, "--dry-run"]) == 0
+    assert "and 6 offset indexes" in capsys.readouterr().out
+    assert run(asked) == 0
+    assert "and 6 offset indexes and 3 column indexes, " in capsys.readouterr().out
+    assert run([*asked, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["files"][0]["offset_indexes"] == 0
+    assert run(["remove", str(source), "--in-place"]) == 0
+    assert "removed 3 filters and 9 page indexes" in capsys.readouterr().out
+    assert digest(source) == before
+    assert run(["add", str(source), "--in-place", "--exclude", "*", "--page-index"]) == 0
+    assert "6 offset indexes, " in capsys.readouterr().out
+    assert run(["add", str(source), "--in-place", "--page-bounds", "mixed"]) == 2
+    assert "--page-bounds is for --page-index" in capsys.readouterr().err
+
+
+def test_append_and_take_off(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
+    before = digest(source)
+    add(source, None, in_place=True, placement="tail", append=True, page_bounds=["ascending"])
+    assert wrong(source) == []
+    assert parquet_bloom.inspect(source).files[0].tails == 1
+    parquet_bloom.remove_filters(source, in_place=True, append=True, sync=False)
+    assert digest(source) == before
+    add(source, None, in_place=True)
+    with pytest.raises(LayoutError, match="page indexes that lie in no tail"):
+        parquet_bloom.remove_filters(source, in_place=True, append=True, sync=False)
