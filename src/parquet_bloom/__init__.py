@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.sample import Interval
     from parquet_bloom.edit.write import FilterWriter, NewFileOptions, WriterOptions, write_table
     from parquet_bloom.facts.report import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
-    from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
+    from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, PageIndexInfo, inspect
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
     from parquet_bloom.filters.wrong_statistics import FileStatistics, WrongStatistic
     from parquet_bloom.keys.build import build_index
@@ -123,6 +123,7 @@ _HOMES = {
     "Interval": "edit.sample",
     "NewFileOptions": "edit.write",
     "Outcomes": "predicates.outcomes",
+    "PageIndexInfo": "filters.inspect",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
@@ -220,6 +221,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "Limits",
     "NewFileOptions",
     "Outcomes",
+    "PageIndexInfo",
     "Progress",
     "PrunedFiles",
     "ReadOptions",

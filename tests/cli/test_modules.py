@@ -50,10 +50,10 @@ COMMANDS = {
     "check": (["check", "filters.parquet", "id = 5 AND name IN ('a', 'b')"], set(), 93),
     "check --explain": (["check", "filters.parquet", "id = 5", "--explain"], set(), 93),
     "verify": (["verify", "filters.parquet"], COLUMNS, 84),
-    "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 106),
-    "add --column": ([*ADD, "--column", "id"], PARQUET, 106),
-    "add": (ADD, COLUMNS, 110),
-    "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 106),
+    "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 107),
+    "add --column": ([*ADD, "--column", "id"], PARQUET, 107),
+    "add": (ADD, COLUMNS, 111),
+    "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 107),
 }
 # Modules of others: Python's own and click's; then numpy's 90, pyarrow's 6 and thrift's 10 too; then pyarrow.parquet's.
 HELP, FOOTERS, DATA = 137, 267, 318

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.footers import edited_footer
+from support.object_store import ObjectStore
 from support.samples import digest, leftovers
 
 import parquet_bloom
@@ -73,7 +74,7 @@ def without_indexes(path: Path) -> Path:
     return bare
 
 
-def add(source: Path, target: Path, **options: Any) -> Any:
+def add(source: Path | str, target: Path | str | None, **options: Any) -> Any:
     options = {"columns": [], "page_index": True, "overwrite": True, "sync": False} | options
     return parquet_bloom.add_filters(source, target, **options).files[0]
 
@@ -659,6 +660,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run([*asked, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["files"][0]["offset_indexes"] == 0
+    assert run(["inspect", str(source)]) == 0
+    shown = capsys.readouterr().out
+    assert "offset indexes of mixed, ascending: in 6 of 6 column chunks" in shown
+    assert "column indexes of ascending: in 3 of 3 column chunks" in shown
+    assert "9 of these page indexes were added by add" in shown
     assert run(["remove", str(source), "--in-place"]) == 0
     assert "removed 3 filters and 9 page indexes" in capsys.readouterr().out
     assert digest(source) == before
@@ -679,3 +685,26 @@ def test_append_and_take_off(tmp_path: Path) -> None:
     add(source, None, in_place=True)
     with pytest.raises(LayoutError, match="page indexes that lie in no tail"):
         parquet_bloom.remove_filters(source, in_place=True, append=True, sync=False)
+
+
+def test_a_store(store: ObjectStore, bucket: str, tmp_path: Path) -> None:
+    """Page headers of an object are read with its chunks, and the body is copied inside the store."""
+    data = pa.table({"ascending": np.arange(ROWS), "list": [[x] * (x % 3) for x in range(ROWS)]})
+    source = by_pyarrow(tmp_path / "f.parquet", data, write_page_index=False)
+    store.client.put_object(Bucket=bucket, Key="f.parquet", Body=source.read_bytes())
+    names = [store.uri(f"{bucket}/{name}.parquet") for name in "fgh"]
+    report = add(names[0], names[1], page_bounds=["*"])
+    assert (report.offset_indexes, report.column_indexes) == (6, 3)
+    target = tmp_path / "g.parquet"
+    target.write_bytes(store.client.get_object(Bucket=bucket, Key="g.parquet")["Body"].read())
+    add(source, here := tmp_path / "h.parquet", page_bounds=["*"])
+    assert digest(target) == digest(here), "as on a disk"
+    parquet_bloom.remove_filters(names[1], names[2])
+    assert store.client.get_object(Bucket=bucket, Key="h.parquet")["Body"].read() == source.read_bytes()
+
+
+def test_write_table_passes_the_option_on(tmp_path: Path) -> None:
+    target = tmp_path / "f.parquet"
+    parquet_bloom.write_table(table(), target, bloom_filters=["mixed"], write_page_index=True, sync=False)
+    assert all(offsets and bounds for offsets, bounds in indexes(target).values())
+    assert wrong(target) == []

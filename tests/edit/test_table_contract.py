@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from deltalake import convert_to_deltalake
 from support.meanwhile import meanwhile
-from support.table_kinds import KINDS, Kind, N, in_order, rows_of
+from support.table_kinds import KINDS, Delta, Kind, N, Plain, in_order, rows_of
 
+import parquet_bloom as pb
 from parquet_bloom.errors import TableFormatError
 
 FILES = 3
@@ -32,6 +35,17 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
         made.append(seed)
     yield made
     made.close()
+
+
+class Converted(Delta):
+    """A Delta table of files that pyarrow wrote, without page indexes."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root / "converted")
+        self.root.mkdir(parents=True)
+        for seed in range(FILES):
+            pq.write_table(rows_of(seed), self.root / f"{seed}.parquet")
+        convert_to_deltalake(str(self.root))
 
 
 def all_agree(table: Kind, rows: list[str]) -> None:
@@ -63,6 +77,32 @@ def test_rows_stay_and_filters_come_and_go(table: Kind, way: str | None) -> None
     for version in (old, filtered):
         assert table.rows(version) == before
     assert table.remove(commit=way).commits == [], "no live file has a filter"
+
+
+@pytest.mark.parametrize(("table", "way"), WAYS, indirect=["table"])
+@pytest.mark.parametrize("columns", [["id"], []], ids=["filters", "alone"])
+def test_page_indexes_come_and_go(table: Kind, way: str | None, columns: list[str]) -> None:
+    before, old = table.rows(), table.version()
+    options = {"page_index": True, "page_bounds": ["name"], "commit": way}
+    if isinstance(table, Delta):  # whose writer gives files page indexes
+        table = Converted(table.root.parent)
+        before, old = table.rows(), table.version()
+    assert [file.offset_indexes for file in table.add(columns, **options, dry_run=True).files] == [2] * FILES
+    report = table.add(columns, **options)
+    assert [(c.files, c.same_path) for c in report.commits] == [(FILES, FILES if way == "same-path" else 0)]
+    assert [(f.offset_indexes, f.column_indexes) for f in report.files] == [(2, 1)] * FILES
+    found = pb.inspect(table.files(), raw_files=True).files
+    columns_of = [[(one.column, one.offset_indexes, one.column_indexes) for one in file.page_indexes] for file in found]
+    assert columns_of == [[("id", 1, 0), ("name", 1, 1)]] * FILES
+    all_agree(table, before)
+    assert table.rows(old) == before, "the version before reads as it did"
+    assert table.add(columns, **options).commits == [], "there is nothing to commit"
+    removed = table.remove(commit=way)
+    if isinstance(table, Plain):  # whose requests are built by hand
+        return
+    assert [(c.files, c.same_path) for c in removed.commits] == [(FILES, FILES if way == "same-path" else 0)]
+    assert [file.indexes for file in removed.files] == [3] * FILES
+    all_agree(table, before)
 
 
 @pytest.mark.parametrize("table", ONCE, indirect=True)

@@ -14,7 +14,7 @@ in the order: rows would be lost.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,13 +30,12 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.edits import INDEX_FIELDS, Moves
 from parquet_bloom.format.footer import ChunkKey, IndexKind
 from parquet_bloom.format.outline import NONE, Outline
-from parquet_bloom.format.page_indexes import MOST_BOUND, PageValues, encode_column_index, encode_offset_index
 from parquet_bloom.format.schema import Leaf, choose_leaves
 from parquet_bloom.format.statistics import domain_of, has_order
 from parquet_bloom.format.walked import INDEX_SLOTS
 from parquet_bloom.storage.open_file import OpenFile
 
-_OFFSET_BYTES, _COLUMN_BYTES = 24, 16 + 2 * MOST_BOUND  # of a page in an index, at most about
+_OFFSET_BYTES, _COLUMN_BYTES = 24, 144  # of a page in an index, at most about
 
 
 @dataclass(slots=True)
@@ -174,17 +173,21 @@ def build_indexes(
     at: int,
     moves: Moves,
     leaves: Sequence[Leaf],
-    truth_of: Callable[[ChunkKey], ChunkStatistics | None],
+    truths: Mapping[ChunkKey, ChunkStatistics | None],
 ) -> NewIndexes:
     """Build the indexes of a plan.
 
-    at        where they begin in the new file
-    moves     of the pages
-    truth_of  the true statistics of a chunk in plan.bounds and its pages; None where it was not decoded
+    at      where they begin in the new file
+    moves   of the pages
+    truths  the true statistics of each chunk in plan.bounds and its pages; None where it was not decoded
     """
+    if not plan.pages:
+        return NewIndexes()
+    from parquet_bloom.format.page_indexes import encode_offset_index  # loaded for who wants page indexes
+
     made: dict[IndexKind, dict[ChunkKey, bytes]] = {IndexKind.COLUMN: {}, IndexKind.OFFSET: {}}
     for key in plan.bounds:
-        truth = truth_of(key)
+        truth = truths[key]
         data = None if truth is None else column_index_of(leaves[key[1]], truth, is_named=key[1] in plan.named)
         if data is not None:
             made[IndexKind.COLUMN][key] = data
@@ -218,6 +221,8 @@ def check_indexes(source: OpenFile, new: OpenFile, made: NewIndexes) -> None:
 
 def column_index_of(leaf: Leaf, truth: ChunkStatistics, is_named: bool) -> bytes | None:
     """The column index of a chunk; None where it can have none, or, of a column that is not named, gains nothing."""
+    from parquet_bloom.format.page_indexes import PageValues, encode_column_index
+
     if truth.nans or truth.domain is None or not truth.has_bounds:
         return None
     if not is_named and not _excludes(truth):

@@ -177,11 +177,12 @@ class Writer:
                 self._behind_footer(new)
             else:
                 self._before_footer(new)
+            plan = self.plan.indexes
+            truths = dict(zip(plan.bounds, self.workers.in_order(self._truth, plan.bounds), strict=True))
         finally:
             self.workers.settle()
         with uncollected():
-            leaves = self.footer.leaves
-            self.indexes = build_indexes(self.plan.indexes, new.at, self.body.moves, leaves, self._truth)
+            self.indexes = build_indexes(plan, new.at, self.body.moves, self.footer.leaves, truths)
         new.append(self.indexes.data)
         if self.changes:
             with uncollected():

@@ -6,7 +6,8 @@ is the job of `verify`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, Unpack
@@ -16,7 +17,8 @@ import pyarrow as pa
 from parquet_bloom.filters.doubts import Doubts
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers, tails_of
-from parquet_bloom.format.footer import Footer
+from parquet_bloom.format.footer import Footer, IndexKind
+from parquet_bloom.format.provenance import our_indexes
 from parquet_bloom.format.repairs import proven_columns
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
@@ -109,6 +111,19 @@ class FilterInfo(Result):
 
 
 @dataclass(slots=True, repr=False)
+class PageIndexInfo(Result):
+    """The page indexes of one column, by the footer: in how many row groups it has one of each kind.
+
+    added  how many of both kinds `add` put there, by the footer's record: `remove` takes them out
+    """
+
+    column: str
+    offset_indexes: int
+    column_indexes: int
+    added: int
+
+
+@dataclass(slots=True, repr=False)
 class FileInfo(Result):
     """All filters of a file, in the order of row groups and columns.
 
@@ -118,6 +133,7 @@ class FileInfo(Result):
     repaired  whether statistics were compared with the values, and written right: `remove` keeps them
     lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
              that hold a value: column -> these row groups
+    page_indexes  of the columns that have any
     """
 
     _more: ClassVar = ("filter_bytes", "problems")
@@ -134,6 +150,7 @@ class FileInfo(Result):
     tails: int = 0
     repaired: bool = False
     lacking: dict[str, list[int]] = field(default_factory=dict)
+    page_indexes: list[PageIndexInfo] = field(default_factory=list)
 
     @property
     def filter_bytes(self) -> int:
@@ -227,6 +244,7 @@ def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo
     kept = (tail.repairs for tail, _ in tails_of(source)) if older else ()
     info.tails = sum(1 for _ in takewhile(lambda repairs: not repairs, kept))
     info.repaired = proven_columns(footer) is not None
+    info.page_indexes = list(_page_indexes(footer, leaves))
     tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
@@ -243,6 +261,16 @@ def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo
                 info.filters.append(_described(one, filters.pages_end, tail_at))
         meter.part(group + 1, footer.n_row_groups)
     return info
+
+
+def _page_indexes(footer: Footer, leaves: Sequence[Leaf]) -> Iterator[PageIndexInfo]:
+    ours = our_indexes(footer)
+    counts = {kind: Counter(column for _, column in footer.index_ranges(kind)) for kind in IndexKind}
+    added = Counter(column for keys in ours.values() for _, column in keys)
+    for leaf in leaves:
+        offsets, columns = counts[IndexKind.OFFSET][leaf.index], counts[IndexKind.COLUMN][leaf.index]
+        if offsets or columns:
+            yield PageIndexInfo(leaf.name, offsets, columns, added[leaf.index])
 
 
 def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo:

@@ -30,7 +30,6 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import MAGIC, Footer
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
-from parquet_bloom.format.page_indexes import records_in
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
 from parquet_bloom.options import limits
@@ -279,6 +278,8 @@ def _records(source: OpenFile, footer: Footer, codec: int, leaf: Leaf, page: Pag
         return "has no rows"
     if not leaf.repeated or head.kind == PageType.DATA_PAGE_V2:
         return head.rows if leaf.repeated or head.rows == page.num_values else "has other numbers of values and rows"
+    from parquet_bloom.format.page_indexes import records_in  # nothing else of `check` and `verify` needs it
+
     most = sum(one.repetition_type == FieldRepetitionType.REPEATED for one in elements_to(footer, leaf))
     if max(head.compressed, head.uncompressed) > limits().max_memory // 2:
         return "takes over half of " + parameter("max_memory") + " when decompressed"

@@ -9,7 +9,7 @@ from typing import Any
 from parquet_bloom.errors import parameter
 from parquet_bloom.format.forms import format_named
 from parquet_bloom.options import DEFAULT_FORM
-from parquet_bloom.report.added import print_files
+from parquet_bloom.report.added import enumerated, print_files
 from parquet_bloom.report.gates import sampled_text, status_text
 from parquet_bloom.report.statistics import print_statistics
 from parquet_bloom.report.text import (
@@ -101,6 +101,24 @@ def _fullest(columns: dict[str, list[tuple[Any, Any]]], files: Sequence[Any]) ->
 _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 
 
+def _index_lines(files: Sequence[Any]) -> list[str]:
+    """Lines on page indexes: which columns have them, and in how many row groups."""
+    groups = sum(file.row_groups for file in files)
+    every = [one for file in files for one in file.page_indexes]
+    lines = []
+    for kind, counted in (("offset", "offset_indexes"), ("column", "column_indexes")):
+        columns: dict[str, int] = {}
+        for one in every:
+            if number := getattr(one, counted):
+                columns[one.column] = columns.get(one.column, 0) + number
+        if columns:
+            where = f"in {sum(columns.values()):,} of {groups * len(columns):,} column chunks"
+            lines.append(f"  {kind} indexes of {enumerated(list(columns))}: {where}")
+    if added := sum(one.added for one in every):
+        lines.append(f"  {added:,} of these page indexes were added by add")
+    return lines
+
+
 def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Print FileInfos."""
     filters = [f for file in files for f in file.filters]
@@ -116,6 +134,8 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
         _print_by_column(files, not form, say)
         for line in outlier_lines(files):
             say(line)
+    for line in _index_lines(files):
+        say(line)
     if older := sum(file.older_footers for file in files):
         taken = size(sum(file.older_footer_bytes for file in files))
         off = sum(file.tails for file in files)
