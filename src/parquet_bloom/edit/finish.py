@@ -58,7 +58,7 @@ def check_written(source: OpenFile, new: OpenFile, moves: Moves) -> None:
     source     the old file
     new        the new one
     """
-    with _damage_iswrong(source):
+    with _damage_is_wrong(source):
         old_footer, new_footer = source.footer(), new.footer()
         if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
             raise wrong(source, "its footer describes other row groups or columns")
@@ -82,7 +82,7 @@ def check_filters(
     """
     # Two questions of each filter: are its bytes those that were built (the checksum), and would a reader find them by
     # the new footer alone? The second is answered for most by arrays, for all columns' chunks at once.
-    with _damage_iswrong(source):
+    with _damage_is_wrong(source):
         outline = outline_or_none(new)
         fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
         recorded: RangesByChunk | None = None
@@ -197,7 +197,7 @@ def _check_opens(source: OpenFile, new: OpenFile) -> None:
 
 
 @contextmanager
-def _damage_iswrong(source: OpenFile) -> Iterator[None]:
+def _damage_is_wrong(source: OpenFile) -> Iterator[None]:
     try:
         yield
     except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
