@@ -189,17 +189,27 @@ def test_who_finds_a_nan_beside_bounds(tmp_path: Path, kind: pa.DataType) -> Non
     table = pa.table({"x": pa.array([1.0, math.nan, 2.0, 3.0] * 25, kind)})
     pq.write_table(table, tmp_path / "bounds.parquet")
     pq.write_table(table, tmp_path / "none.parquet", write_statistics=False)
-    with_bounds, without = nan_finders(tmp_path / "bounds.parquet"), nan_finders(tmp_path / "none.parquet")
+    pages = tmp_path / "pages.parquet"
+    pq.write_table(table, pages, write_page_index=True, max_rows_per_page=10)
+    with edited_footer(pages) as metadata:
+        stated = metadata.row_groups[0].columns[0].meta_data.statistics
+        stated.min_value = stated.max_value = stated.min = stated.max = None
+    found = [nan_finders(tmp_path / name) for name in ("bounds.parquet", "pages.parquet", "none.parquet")]
+    with_bounds, by_pages, without = found
+    expected = {"always": (25, 25), "without bounds": (0, 25), "never": (0, 0)}
     for name, one in facts.items():
-        expected = {"always": (25, 25), "without bounds": (0, 25), "never": (0, 0)}[one["finds"]]
-        assert (with_bounds[name], without[name]) == expected, name
+        assert (with_bounds[name], without[name]) == expected[one["finds"]], name
+        assert (by_pages[name], without[name]) == expected[one["finds_by_pages"]], name
     assert "DuckDB" in nan_losers()
     report = parquet_bloom.add_filters(tmp_path / "bounds.parquet", tmp_path / "x.parquet", columns="x").files[0]
     [note] = [note for note in report.engine_notes if "NaN" in note]
     assert note.startswith("25 NaN of column x lie beside min and max: DuckDB ")
-    found = parquet_bloom.verify(tmp_path / "bounds.parquet", statistics=True).files[0].statistics
-    assert found is not None
-    assert (found.wrong, len(found.notes)) == ([], 1)
+    for name, notes in (("bounds.parquet", 1), ("pages.parquet", 1), ("none.parquet", 0)):
+        verified = parquet_bloom.verify(tmp_path / name, statistics=True).files[0].statistics
+        assert verified is not None
+        assert (verified.wrong, len(verified.notes)) == ([], notes), name
+    added = parquet_bloom.add_filters(pages, tmp_path / "y.parquet", columns="x").files[0]
+    assert any("25 NaN of column x" in note for note in added.engine_notes), "pages alone have bounds"
 
 
 def test_status_names_a_nan_that_a_file_counts(tmp_path: Path) -> None:

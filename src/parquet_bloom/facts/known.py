@@ -260,6 +260,7 @@ def hazards() -> tuple[Hazard, ...]:
 def beside_nan() -> list[dict[str, str]]:
     """The engines and whether they find a NaN by `f > 5`: "always", "never", or in a chunk "without bounds" alone.
 
+    `finds` is of bounds in the footer, `finds_by_pages` of those in a column index, with none in the footer.
     Bounds leave NaN out (parquet.thrift, ColumnOrder); for some engines it is the greatest value, for pyarrow no
     comparison with it is true. Measured by tests/engines/test_hazards.py.
     """

@@ -35,7 +35,7 @@ from parquet_bloom.filters.doubts import NAN_LOST
 from parquet_bloom.filters.page_places import Page
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
-from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind
 from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import BOOLEAN, Leaf
 from parquet_bloom.format.statistics import decode_bounds, is_right, is_signed_number
@@ -143,7 +143,7 @@ def compare_statistics(
                 found.statistics.chunks += truth is not None
                 if truth is not None:
                     found.truth[group, leaf.index] = truth
-                    if truth.nans and not chunk.wrong and has_bounds(footer.meta(group, leaf.index).statistics):
+                    if truth.nans and not chunk.wrong and _states_bounds(footer, group, leaf.index):
                         beside_nan.append((group, truth.nans))
             found.statistics.wrong += chunk.wrong
             unchecked += [*chunk.unchecked, *chunk.partly]
@@ -197,6 +197,12 @@ def has_bounds(statistics: Statistics | None) -> bool:
     return any(bound is not None for bound in fields)
 
 
+def _states_bounds(footer: Footer, row_group: int, column: int) -> bool:
+    """Whether a chunk states any bound, of its pages too: engines miss a NaN by either."""
+    has_index = (row_group, column) in footer.index_ranges(IndexKind.COLUMN)
+    return has_index or has_bounds(footer.meta(row_group, column).statistics)
+
+
 class ComparingReader(ColumnReader):
     """Decodes a column for another purpose, and compares meanwhile what the footer states.
 
@@ -220,7 +226,7 @@ class ComparingReader(ColumnReader):
     def batches(self, row_group: int, dictionaries: bool = False) -> Iterator[pa.Array]:
         """As ColumnReader has it."""
         footer = self._source.footer()
-        beside_nan = self.leaf.float_bits and has_bounds(footer.meta(row_group, self.leaf.index).statistics)
+        beside_nan = self.leaf.float_bits and _states_bounds(footer, row_group, self.leaf.index)
         first_rows = self._first_rows.get(row_group)
         bounds = bool(beside_nan) or not self._is_right or first_rows is not None
         truth = ChunkStatistics(self.leaf, first_rows, bounds=bounds)
