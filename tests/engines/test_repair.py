@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import random
+import struct
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from filters.test_wrong_statistics import some_table, statistics
 from support.corpus import FIXTURES
+from support.footers import edited_footer
 
 from parquet_bloom import DamagedFileError, add_filters, count, repair
 
@@ -196,6 +199,31 @@ def test_with_filters_too(engines: Engines, tmp_path: Path) -> None:
     repair(OLD / "polars-1.44.2.parquet", output, sync=False)
     add_filters(output, filters, columns="*", sync=False)
     assert wrong_answers(filters, engines, {"decimal38", "nan_low", "late"}) == {name: [] for name in NAMES}
+
+
+def test_where_one_row_group_gets_no_bounds(engines: Engines, tmp_path: Path) -> None:
+    """DataFusion takes the bounds of the other row groups for those of the file."""
+    path, output = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    table = pa.table(
+        {
+            "real": [*map(float, range(20)), *map(float, range(20, 30)), *[math.nan] * 10],
+            "text": [*"abcdefghij", *"klmnopqrst", *"ABCDEFGHIJ", "z" * 5000, *"KLMNOPQRS"],
+            "int64": range(40),
+        }
+    )
+    pq.write_table(table, path, row_group_size=20)
+    with edited_footer(path) as metadata:
+        real, text, _ = (chunk.meta_data.statistics for chunk in metadata.row_groups[1].columns)
+        real.max_value = real.max = struct.pack("<d", 21.0)
+        text.null_count = 20
+    [report] = repair(path, output, sync=False).files
+    assert {(one.column, one.statistic) for one in report.wrong} == {
+        ("real", "max"), ("real", "max_value"), ("text", "null_count")
+    }  # fmt: skip
+    assert wrong_answers(output, engines, {"real", "text", "int64"}) == {name: [] for name in NAMES}
+    groups = [pq.read_metadata(output).row_group(group) for group in range(2)]
+    stated = [[group.column(at).statistics.has_min_max for group in groups] for at in range(3)]
+    assert stated == [[False, False], [False, False], [True, True]]
 
 
 # --- files of right writers -----------------------------------------------------------------------

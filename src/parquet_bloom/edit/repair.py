@@ -5,8 +5,8 @@
 
 Of a column chunk with a wrong statistic all that the footer states is written right: null_count, the bounds, and what
 counts there are. Floats of a chunk with a NaN get no bounds: engines for which NaN is the greatest value would miss
-rows by right ones, too. A page index that is wrong, or has bounds beside a NaN, is named no more. A file without a
-wrong statistic stays as it is, to the byte.
+rows by right ones, too. If a chunk gets none, its column has none in the other row groups. A page index that is wrong,
+or has bounds beside a NaN, is named no more. A file without a wrong statistic stays as it is, to the byte.
 
 The new footer says that its statistics were compared, with a proof (format.repairs), so they are believed again.
 """
@@ -241,18 +241,34 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
             indexes.setdefault(key, COLUMN_INDEX)
         else:
             statistics[key] = {}
-    for key, truth in compared.truth.items():
+    known = compared.truth
+    for key, truth in known.items():
         stated = footer.meta(*key).statistics
         if truth.nans and has_bounds(stated):
             statistics[key] = {}
         if truth.nans and footer.chunk(*key).column_index_offset:
             indexes.setdefault(key, COLUMN_INDEX)
-        if key in statistics:
-            statistics[key] = _changes(footer, key, truth)
+    # DataFusion 55 takes the greatest bound of all row groups for that of the file, and passes over one without bounds:
+    # so a column of which one row group gets none has none in the others.
+    bounds = {key: _bounds(footer.leaves[key[1]], truth) for key, truth in known.items()}
+    bare = {key[1] for key in statistics if key in known and known[key].values and bounds[key] is None}
+    for key, truth in known.items():
+        if key in statistics or (key[1] in bare and has_bounds(footer.meta(*key).statistics)):
+            statistics[key] = _changes(footer, key, truth, None if key[1] in bare else bounds[key])
     return FooterEdit(statistics=statistics, indexes=indexes, num_rows=num_rows)
 
 
-def _changes(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> StatisticsChanges:
+def _bounds(leaf: Leaf, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:
+    """The bounds that a chunk may state; None beside a NaN, without a value, and where they are too long."""
+    if truth.low is None or truth.nans:
+        return None
+    low, high = plain_bound(truth.low, leaf, True), plain_bound(truth.high, leaf, False)
+    return None if low is None or high is None else (low, high)
+
+
+def _changes(
+    footer: Footer, key: ChunkKey, truth: ChunkStatistics, bounds: tuple[bytes, bytes] | None
+) -> StatisticsChanges:
     """The fields of one chunk's Statistics as they should be."""
     meta, leaf = footer.meta(*key), footer.leaves[key[1]]
     stated = meta.statistics
@@ -266,18 +282,14 @@ def _changes(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> Statistic
         changes[StatisticsId.nan_count] = truth.nans
     if not truth.has_bounds:
         return changes
-    low = high = None
-    if truth.low is not None and not truth.nans:
-        low, high = plain_bound(truth.low, leaf, True), plain_bound(truth.high, leaf, False)
-        if low is None or high is None:
-            low = high = None
-    signed = is_signed_number(leaf)
-    if has_order(footer, leaf) or stated.min_value is not None or stated.max_value is not None:
+    low, high = bounds or (None, None)
+    signed, ordered = is_signed_number(leaf), has_order(footer, leaf)
+    if ordered or stated.min_value is not None or stated.max_value is not None:
         changes |= {StatisticsId.min_value: low, StatisticsId.max_value: high}
         changes |= {StatisticsId.is_min_value_exact: None, StatisticsId.is_max_value_exact: None}
     # Of what is no signed number the old fields mean nothing, and some reader may take them for bounds.
     for number, was, bound in ((StatisticsId.min, stated.min, low), (StatisticsId.max, stated.max, high)):
-        if was is not None:
+        if was is not None or (signed and not ordered):
             changes[number] = bound if signed else None
     return changes
 
