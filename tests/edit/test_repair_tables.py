@@ -456,6 +456,61 @@ def test_hostile_statistics_of_a_delta_log(stats: str, tmp_path: Path, make: Mak
     assert pb.count(kind.name, "id < -100") == 100
 
 
+def unchecked_bounds(name: str, options: dict[str, Any]) -> list[str]:
+    [file] = pb.verify(name, statistics=True, **options).files
+    assert file.statistics is not None
+    return [text.split(":")[0] for text in file.statistics.unchecked if "programs do not agree" in text]
+
+
+def test_bounds_whose_form_is_not_sure_are_named(tmp_path: Path) -> None:
+    """They are neither believed nor compared: BINARY of Delta, UUID of Iceberg, BLOB of DuckLake."""
+    table = pa.table({"id": range(3), "data": [b"a", b"\xff\x00", b"c"], "key": [bytes([i] * 16) for i in range(3)]})
+    delta = tmp_path / "delta"
+    write_deltalake(str(delta), table)
+    log = delta / "_delta_log" / "00000000000000000000.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            stats = json.loads(line["add"]["stats"])
+            stats["minValues"]["data"], stats["maxValues"]["data"] = "b", "c"
+            line["add"]["stats"] = json.dumps(stats)
+    log.write_text("\n".join(map(json.dumps, lines)))
+    assert unchecked_bounds(f"delta:{delta}", {}) == ["column data"]
+
+    with closing(Warehouse(tmp_path)) as warehouse:
+        uuids = pa.array([bytes([i] * 16) for i in range(3)], pa.binary(16))
+        kept = warehouse.create(pa.schema([("id", pa.int64()), ("key", pa.uuid())]))
+        kept.append(pa.table({"id": range(3), "key": pa.ExtensionArray.from_storage(pa.uuid(), uuids)}))
+        assert unchecked_bounds("iceberg:cat/ns.t", {"catalog_properties": warehouse.properties}) == ["column key"]
+
+    (tmp_path / "lake").mkdir()
+    lake = Lake(tmp_path / "lake", True)
+    lake.sql("CREATE TABLE t (id INT, data BLOB, clock TIME)")
+    lake.sql("INSERT INTO t SELECT i, ('x' || i)::BLOB, TIME '01:02:03.5' FROM range(3000) r(i)")
+    lake.release()
+    assert unchecked_bounds(f"ducklake:{lake.name()}", {}) == ["column data"]
+
+
+def test_bounds_of_times_in_a_ducklake_catalog(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, True)
+    lake.sql("CREATE TABLE t (clock TIME)")
+    lake.sql("INSERT INTO t SELECT TIME '00:00:00' + to_microseconds(i * 28800500) FROM range(3000) r(i)")
+    lake.release()
+    with closing(sqlite3.connect(tmp_path / "meta.sqlite")) as catalog:
+        for of in ("file", "table"):
+            catalog.execute(f"UPDATE ducklake_{of}_column_stats SET min_value = '12:00:00'")
+        catalog.commit()
+    name = f"ducklake:{lake.name()}"
+    assert pb.verify(name, statistics=True).files[0].wrong_statistics[0].statistic == "log.min_value"
+    assert pb.repair(name).files[0].mended_log == 1
+    assert pb.verify(name, statistics=True).files[0].wrong_statistics == []
+    with closing(sqlite3.connect(tmp_path / "meta.sqlite")) as catalog:
+        stated = catalog.execute("SELECT min_value, max_value FROM ducklake_file_column_stats").fetchall()
+    assert stated == [("00:00:00", "23:59:32.6995")]
+    assert lake.sql("SELECT count(*) FROM t WHERE clock < TIME '06:00:00'")[0][0] == 750
+    lake.release()
+
+
 def test_a_log_of_other_rows_is_refused_by_name(tmp_path: Path, make: MakeKind) -> None:
     lying_file(tmp_path / "lying.parquet")
     kind = make("delta", tmp_path / "lying.parquet")

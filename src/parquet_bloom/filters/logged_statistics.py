@@ -119,6 +119,9 @@ class LoggedStatistics:
             truth[path] = true
             if not true.in_order and (said.lower is not None or said.upper is not None):
                 statistics.unchecked.append(f"column {name}: the log's bounds, as the file has another type of values")
+            if said.unread:
+                reason = "as programs do not agree how these are written, or ordered"
+                statistics.unchecked.append(f"column {name}: the log's bounds, {reason}")
             found = [WrongStatistic(None, name, LOG + statistic, *both) for statistic, *both in _wrong(said, true)]
             wrong += found
             lies |= {path} if found else set()

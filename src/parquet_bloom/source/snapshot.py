@@ -69,6 +69,7 @@ class FileBounds:
     null_count    exact, None: not known
     has_values    False: every row is NULL; True where that is not certain
     nan_free      certainly no NaN
+    unread        whether the log has bounds that are not known here: their text, or their order
     """
 
     lower: Any = None
@@ -76,6 +77,7 @@ class FileBounds:
     null_count: int | None = None
     has_values: bool = True
     nan_free: bool = False
+    unread: bool = False
 
 
 class Bucket(Protocol):

@@ -356,8 +356,9 @@ def _bounds(column: Column, told: Mapping[str, Any], whole: bool, believed: bool
     """The bounds of one column. whole: no row of the file is deleted; believed: without what is in doubt."""
     rows = _count(told.get("numRecords"))
     tight = whole and told.get("tightBounds") in (None, True)
-    lower = _bound(_at(told.get("minValues"), column.physical), column, False)
-    upper = _bound(_at(told.get("maxValues"), column.physical), column, True)
+    raw = [_at(told.get(name), column.physical) for name in ("minValues", "maxValues")]
+    lower, upper = _bound(raw[0], column, False), _bound(raw[1], column, True)
+    unread = not believed and raw != [None, None] and None in (lower, upper)
     nulls = _count(_at(told.get("nullCount"), column.physical))
     if believed and nulls is not None and (rows is None or nulls > rows):
         nulls = None
@@ -367,9 +368,9 @@ def _bounds(column: Column, told: Mapping[str, Any], whole: bool, believed: bool
     # pyarrow leaves NULLs of a struct around texts in a dictionary out of its count, and others took that.
     nested = len(column.path) > 1 and (pa.types.is_string(column.type) or pa.types.is_binary(column.type))
     exact = nulls if not (nested and believed) and (tight or nulls == 0) else None
-    if lower is None and upper is None and exact is None and not all_null:
+    if lower is None and upper is None and exact is None and not all_null and not unread:
         return None
-    return FileBounds(lower, upper, exact, not all_null, False)
+    return FileBounds(lower, upper, exact, not all_null, False, unread)
 
 
 def _at(value: Any, path: LeafPath) -> Any:

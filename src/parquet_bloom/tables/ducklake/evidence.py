@@ -76,7 +76,8 @@ def stated_bounds(one: ColumnStatistics, column: Column, leaf: Leaf) -> FileBoun
     """The statistics of a file's column that the catalog states, believed or not."""
     lower, upper = _interval(one, column, leaf)
     counted = one.null_count is not None and bool(one.null_count or one.value_count)
-    return FileBounds(lower, upper, one.null_count if counted else None, True, one.contains_nan == 0)
+    unread = (one.lower, one.upper) != (None, None) and None in (lower, upper)
+    return FileBounds(lower, upper, one.null_count if counted else None, True, one.contains_nan == 0, unread)
 
 
 def _interval(one: ColumnStatistics, column: Column, leaf: Leaf) -> tuple[Any, Any]:

@@ -155,11 +155,17 @@ def _text(place: Any, name: str, leaf: Leaf) -> str | None:
         return str(int(place))
     if name == "uuid":
         return str(uuid.UUID(bytes=bytes(place)))
+    if name in ("time", "time_ns"):
+        seconds, rest = divmod(place * leaf.unit_ns, 10**9)
+        return f"{dt.timedelta(seconds=seconds)!s:0>8}" + _fraction(rest) if seconds < 86_400 else None
     if name == "date":
         return (dt.date(1970, 1, 1) + dt.timedelta(days=place)).isoformat()
     if name.startswith("timestamp"):
         seconds, rest = divmod(place * leaf.unit_ns, 10**9)
         time = (_EPOCH + dt.timedelta(seconds=seconds)).isoformat(" ")
-        digits = f".{rest:09d}".rstrip("0") if rest else ""
-        return time + digits + ("+00" if name == "timestamptz" else "")
+        return time + _fraction(rest) + ("+00" if name == "timestamptz" else "")
     return None
+
+
+def _fraction(nanoseconds: int) -> str:
+    return f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""

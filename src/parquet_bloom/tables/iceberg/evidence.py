@@ -244,7 +244,8 @@ def stated_metrics(file: TableFile) -> dict[LeafPath, FileBounds]:
         low, high = (None if one is None or kind is None else place_of(one, kind) for one in raw)
         nans, nulls = (data.nan_value_counts or {}).get(number), (data.null_value_counts or {}).get(number)
         if nulls is not None or nans is not None or raw != (None, None):
-            found[path] = FileBounds(low, high, nulls, True, bool(column.leaf.float_bits) and nans == 0)
+            unread = raw != (None, None) and None in (low, high)
+            found[path] = FileBounds(low, high, nulls, True, bool(column.leaf.float_bits) and nans == 0, unread)
     return found
 
 
