@@ -27,6 +27,7 @@ from support.corpus import FIXTURES
 from support.footers import edited_footer
 
 from parquet_bloom import DamagedFileError, add_filters, count, repair
+from parquet_bloom._thrift.parquet.ttypes import Statistics
 
 OLD = FIXTURES / "old_statistics"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected.json").read_text())
@@ -209,21 +210,26 @@ def test_where_one_row_group_gets_no_bounds(engines: Engines, tmp_path: Path) ->
             "real": [*map(float, range(20)), *map(float, range(20, 30)), *[math.nan] * 10],
             "text": [*"abcdefghij", *"klmnopqrst", *"ABCDEFGHIJ", "z" * 5000, *"KLMNOPQRS"],
             "int64": range(40),
+            "without": range(40),
+            "first": range(40),
         }
     )
     pq.write_table(table, path, row_group_size=20)
     with edited_footer(path) as metadata:
-        real, text, _ = (chunk.meta_data.statistics for chunk in metadata.row_groups[1].columns)
+        for group, name in ((1, "without"), (0, "first"), (1, "first")):
+            chunk = metadata.row_groups[group].columns[table.column_names.index(name)]
+            chunk.meta_data.statistics = Statistics(null_count=7 if (group, name) == (0, "first") else 0)
+        real, text = (chunk.meta_data.statistics for chunk in metadata.row_groups[1].columns[:2])
         real.max_value = real.max = struct.pack("<d", 21.0)
         text.null_count = 20
     [report] = repair(path, output, sync=False).files
     assert {(one.column, one.statistic) for one in report.wrong} == {
-        ("real", "max"), ("real", "max_value"), ("text", "null_count")
+        ("real", "max"), ("real", "max_value"), ("text", "null_count"), ("first", "null_count")
     }  # fmt: skip
-    assert wrong_answers(output, engines, {"real", "text", "int64"}) == {name: [] for name in NAMES}
+    assert wrong_answers(output, engines, set(table.column_names)) == {name: [] for name in NAMES}
     groups = [pq.read_metadata(output).row_group(group) for group in range(2)]
-    stated = [[group.column(at).statistics.has_min_max for group in groups] for at in range(3)]
-    assert stated == [[False, False], [False, False], [True, True]]
+    stated = [[group.column(at).statistics.has_min_max for group in groups] for at in range(5)]
+    assert stated == [[False, False], [False, False], [True, True], [False, False], [False, False]]
 
 
 # --- files of right writers -----------------------------------------------------------------------

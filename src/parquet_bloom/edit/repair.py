@@ -5,7 +5,7 @@
 
 Of a column chunk with a wrong statistic all that the footer states is written right: null_count, the bounds, and what
 counts there are. Floats of a chunk with a NaN get no bounds: engines for which NaN is the greatest value would miss
-rows by right ones, too. If a chunk gets none, its column has none in the other row groups. A page index that is wrong,
+rows by right ones, too. If a chunk has none, its column has none in the other row groups. A page index that is wrong,
 or has bounds beside a NaN, is named no more. A file without a wrong statistic stays as it is, to the byte.
 
 The new footer says that its statistics were compared, with a proof (format.repairs), so they are believed again.
@@ -249,9 +249,13 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
         if truth.nans and footer.chunk(*key).column_index_offset:
             indexes.setdefault(key, COLUMN_INDEX)
     # DataFusion 55 takes the greatest bound of all row groups for that of the file, and passes over one without bounds:
-    # so a column of which one row group gets none has none in the others.
+    # so a column of which one row group has none then has none in the others.
     bounds = {key: _bounds(footer.leaves[key[1]], truth) for key, truth in known.items()}
-    bare = {key[1] for key in statistics if key in known and known[key].values and bounds[key] is None}
+    bare = set()
+    for key in ((group, leaf.index) for group in range(footer.n_row_groups) for leaf in footer.leaves):
+        has_some = bounds.get(key) is not None if key in statistics else has_bounds(footer.meta(*key).statistics)
+        if not has_some and (key not in known or known[key].values):
+            bare.add(key[1])
     for key, truth in known.items():
         if key in statistics or (key[1] in bare and has_bounds(footer.meta(*key).statistics)):
             statistics[key] = _changes(footer, key, truth, None if key[1] in bare else bounds[key])
