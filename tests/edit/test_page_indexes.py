@@ -493,6 +493,55 @@ def test_pages_that_begin_inside_a_row(tmp_path: Path) -> None:
     assert pq.read_table(source)["n"].to_pylist() == [[1, 2], [3], [4, 5], [6]]
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_verify_counts_the_rows_of_lists(tmp_path: Path, version: str) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", lists(), version)
+    assert wrong(source) == []
+    place = footer(source).row_groups[0].columns[0]
+    data = bytearray(source.read_bytes())
+    at, length = place.offset_index_offset, place.offset_index_length
+    index, _ = compact.decode(OffsetIndex, bytes(data[at : at + length]))
+    index.page_locations[1].first_row_index += 1
+    changed = compact.encode(index)
+    assert len(changed) == length
+    data[at : at + length] = changed
+    source.write_bytes(data)
+    (found,) = wrong(source)
+    assert "column list.list.element: offset_index.first_row_index is 38 of page 1, the values give 37" in found
+
+
+@pytest.mark.parametrize("spec", ["statistics", "parquet-41"])
+def test_forms_of_the_drafts(tmp_path: Path, spec: str) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
+    before = digest(source)
+    for columns in ([], ["mixed"]):
+        add(source, None, in_place=True, columns=columns, spec=spec, page_bounds=["text"])
+        assert wrong(source) == []
+        assert all(offsets is not None for offsets, _ in indexes(source).values())
+        parquet_bloom.remove_filters(source, in_place=True, sync=False)
+        assert digest(source) == before
+
+
+def test_repair_stays_sound(tmp_path: Path) -> None:
+    """A repair behind page indexes of ours, and these behind a repair."""
+    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
+    with edited_footer(source) as metadata:
+        metadata.row_groups[0].columns[0].meta_data.statistics.null_count = 7
+    before = digest(source)
+    for first, second in ((add, parquet_bloom.repair), (parquet_bloom.repair, add)):
+        one, two = (tmp_path / f"{name}.parquet" for name in "ab")
+        for step, (old, new) in zip((first, second), ((source, one), (one, two)), strict=True):
+            more = {"page_bounds": ["*"]} if step is add else {}
+            step(old, new, overwrite=True, sync=False, **more)
+        assert wrong(two) == []
+        assert pq.read_table(two).equals(pq.read_table(source))
+        assert parquet_bloom.verify(two, statistics=True).files[0].statistics.wrong == []
+        if second is parquet_bloom.repair:
+            parquet_bloom.repair(two, in_place=True, undo=True, sync=False)
+            parquet_bloom.remove_filters(two, in_place=True, sync=False)
+            assert digest(two) == before
+
+
 def test_row_groups_without_rows(tmp_path: Path) -> None:
     empty = table().slice(0, 0)
     source = tmp_path / "f.parquet"
