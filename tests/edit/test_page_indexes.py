@@ -582,6 +582,18 @@ def test_wrong_page_headers(tmp_path: Path) -> None:
     assert report.offset_indexes == 0
 
 
+def test_more_pages_than_a_list_may_have(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
+    before = parquet_bloom.set_limits(max_list_elements=10)
+    try:
+        report = add(source, tmp_path / "g.parquet")
+    finally:
+        parquet_bloom.set_limits(max_list_elements=before.max_list_elements)
+    assert report.index_notes == [
+        "no page index: row group 0, column mixed: it has over 10 pages, more than max_list_elements"
+    ]
+
+
 def test_names_and_options(tmp_path: Path) -> None:
     source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
     with pytest.raises(RequestError, match="page_bounds is for page_index=True"):

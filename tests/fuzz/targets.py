@@ -154,6 +154,7 @@ def _wrong(data: bytes, rng: random.Random) -> bytes:
 def _run_footer(data: bytes, _: Path) -> None:
     footer = decode_footer(data, 100_000)
     provenance.read_entries(footer)
+    provenance.our_indexes(footer)
     footer_filters(footer)
     assert footer.structure_starts
     _ = (

@@ -256,6 +256,8 @@ def data_pages(source: OpenFile, row_group: int, leaf: Leaf) -> NDArray[np.int64
     row = seen = 0
     try:
         for page in page_headers(source, "", extent, values, footer.created_by):
+            if len(found) >= limits().max_list_elements:
+                return f"it has over {len(found):,} pages, more than " + parameter("max_list_elements")
             if page.end > footer.start:
                 return f"the page at byte {page.at:,} ends at byte {page.end:,}, behind the footer's start"
             if page.is_data:
