@@ -196,6 +196,7 @@ def jobs(session: object, paths: list[str]) -> None:
     spark.add_filters(session, paths, columns=["id"], in_place=True, task_bytes=1 << 20, fpp=0.01).show()
     spark.inspect_filters(session, paths, columns=["id"]).show()
     spark.verify_filters(session, paths, sample=1).show()
+    spark.repair(session, paths, in_place=True, dry_run=True).show()
     spark.check(session, paths, "id = 5", nan="largest").show()
     spark.prune(session, paths, "id = 5").show()
     spark.read(session, paths, "id = 5", columns=["id"]).show()

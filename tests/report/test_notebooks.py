@@ -49,7 +49,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     found: dict[str, Any] = {"dry run": parquet_bloom.add_filters(data, in_place=True, dry_run=True, sync=False)}
     seen: list[Any] = []
     found["add"] = parquet_bloom.add_filters(
-        data, in_place=True, columns=["trace_id", quoted], sync=False, progress=seen.append
+        data, in_place=True, columns=["trace_id", quoted], page_index=True, sync=False, progress=seen.append
     )
     found["progress"] = seen[-1]
     good = sorted(str(path) for path in data.iterdir())[:files]
