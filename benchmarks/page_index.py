@@ -21,9 +21,8 @@ from typing import Any
 
 import datafusion
 import duckdb
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
+from rows import events
 
 import parquet_bloom
 
@@ -40,18 +39,8 @@ def make(folder: Path, rows: int) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     plain = folder / f"{rows}.parquet"
     if not plain.exists():
-        rng = np.random.default_rng(1)
-        table = pa.table(
-            {
-                "id": rng.integers(0, 2**62, rows),
-                "ts": np.arange(rows),
-                "user": rng.integers(0, 10**6, rows),
-                "msg": pa.array([f"request {i % 977} of {i % 13} took {i % 1009} ms" for i in range(rows)]),
-                **{f"f{i}": rng.normal(size=rows) for i in range(8)},
-            }
-        )
         made = plain.with_suffix(".made")
-        pq.write_table(table, made, compression="zstd")
+        pq.write_table(events(rows), made, compression="zstd")
         made.rename(plain)
     paths = {name: folder / f"{rows}-{n}.parquet" for n, name in enumerate(FILES)}
     for name, options in FILES.items():

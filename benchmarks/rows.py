@@ -42,14 +42,10 @@ Way = Callable[[str, str], int]  # columns and a predicate as SQL text -> how ma
 Results = dict[tuple[str, str], dict[str, float]]  # (file, question) -> ms by engine
 
 
-def make(folder: Path, rows: int) -> dict[str, Path]:
-    """The files, with filters on id."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{rows}-{n}.parquet" for n, name in enumerate(GROUPS)}
-    if all(path.exists() for path in paths.values()):
-        return paths
+def events(rows: int) -> pa.Table:
+    """12 columns: random ids, times in order, users, texts, random numbers."""
     rng = np.random.default_rng(1)
-    table = pa.table(
+    return pa.table(
         {
             "id": rng.integers(0, 2**62, rows),
             "ts": np.arange(rows),
@@ -58,6 +54,15 @@ def make(folder: Path, rows: int) -> dict[str, Path]:
             **{f"f{i}": rng.normal(size=rows) for i in range(8)},
         }
     )
+
+
+def make(folder: Path, rows: int) -> dict[str, Path]:
+    """The files, with filters on id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {name: folder / f"{rows}-{n}.parquet" for n, name in enumerate(GROUPS)}
+    if all(path.exists() for path in paths.values()):
+        return paths
+    table = events(rows)
     for name, path in paths.items():
         made = path.with_suffix(".made")
         if name == "DuckDB":
