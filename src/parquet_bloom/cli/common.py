@@ -52,6 +52,11 @@ _OPTIONS = {
 }  # of parameters that the command line calls otherwise
 
 
+def decorated(function: Callable[..., Any], decorators: Sequence[Callable[[Any], Any]]) -> Any:
+    """A function with decorators, the first of them outermost."""
+    return functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
+
+
 def columns_options(function: F) -> F:
     """--column and --exclude, names or patterns."""
     return _columns_option(
@@ -93,26 +98,27 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in text.split(",")] if text else []
 
 
+raw_outputs_option = click.option(
+    "--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones."
+)
+no_sync_option = click.option(
+    "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
+)
+_OUTPUT = (
+    click.option("--output", "-o", type=FILE, metavar="FILE_OR_DIR", help="Write here; several sources need a folder."),
+    click.option("--in-place", is_flag=True, help="Replace each source by its new version, atomically."),
+    click.option("--overwrite", is_flag=True, help="Replace an --output that exists."),
+    click.option("--force", is_flag=True, help="Also in a table's folder, hard-linked and read-only files."),
+    raw_outputs_option,
+    click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
+    no_sync_option,
+    click.option("--read-back", is_flag=True, help="Compare all bytes, read from the disk, before they count."),
+)
+
+
 def output_options(function: F) -> F:
     """Options for the place of a new version, and how it is written."""
-    for option in reversed(
-        (
-            click.option(
-                "--output", "-o", type=FILE, metavar="FILE_OR_DIR", help="Write here; several sources need a folder."
-            ),
-            click.option("--in-place", is_flag=True, help="Replace each source by its new version, atomically."),
-            click.option("--overwrite", is_flag=True, help="Replace an --output that exists."),
-            click.option("--force", is_flag=True, help="Also in a table's folder, hard-linked and read-only files."),
-            click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones."),
-            click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
-            click.option(
-                "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
-            ),
-            click.option("--read-back", is_flag=True, help="Compare all bytes, read from the disk, before they count."),
-        )
-    ):
-        function = option(function)
-    return function
+    return cast(F, decorated(function, _OUTPUT))
 
 
 all_option = click.option("--all", "show_all", is_flag=True, help="Show every row of what is summed up.")
@@ -259,6 +265,41 @@ def none_if_empty(values: Sequence[str]) -> list[str] | None:
     return list(values) or None
 
 
+_FILTER = (
+    click.option(
+        "--spec",
+        default="final",
+        show_default=True,
+        metavar="SPEC",
+        help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.",
+    ),
+    click.option(
+        "--placement",
+        type=click.Choice(["footer", "chunk-start", "tail"]),
+        help="Default: footer for final, chunk-start for the 2018 forms.",
+    ),
+    click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]"),
+    click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64."),
+    click.option(
+        "--property",
+        "properties",
+        multiple=True,
+        metavar="P=V",
+        help="A property of the draft, as parquet.expected.entries=1000; may be repeated.",
+    ),
+    click.option(
+        "--fpp",
+        type=RATE,
+        metavar="RATE",
+        help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
+    ),
+    click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column."),
+    click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number)."),
+    click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB."),
+    click.option("--replace", is_flag=True, help="Rebuild filters that are there already."),
+)
+
+
 def filter_options(function: F) -> F:
     """The filters that `add` builds: --spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`."""
 
@@ -276,46 +317,7 @@ def filter_options(function: F) -> F:
         form = _form(spec, hash_family, strategy, properties)
         return function(*args, form=form, fpp=column_rates(fpp, column_fpp), **options)
 
-    decorated: Any = joined
-    for option in reversed(
-        (
-            click.option(
-                "--spec",
-                default="final",
-                show_default=True,
-                metavar="SPEC",
-                help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.",
-            ),
-            click.option(
-                "--placement",
-                type=click.Choice(["footer", "chunk-start", "tail"]),
-                help="Default: footer for final, chunk-start for the 2018 forms.",
-            ),
-            click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]"),
-            click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64."),
-            click.option(
-                "--property",
-                "properties",
-                multiple=True,
-                metavar="P=V",
-                help="A property of the draft, as parquet.expected.entries=1000; may be repeated.",
-            ),
-            click.option(
-                "--fpp",
-                type=RATE,
-                metavar="RATE",
-                help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
-            ),
-            click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column."),
-            click.option(
-                "--ndv", type=int, help="First guess of distinct values per row group (statistics: their number)."
-            ),
-            click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB."),
-            click.option("--replace", is_flag=True, help="Rebuild filters that are there already."),
-        )
-    ):
-        decorated = option(decorated)
-    return cast(F, decorated)
+    return cast(F, decorated(joined, _FILTER))
 
 
 def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 import click
 
@@ -12,9 +12,12 @@ from parquet_bloom._version import __version__
 from parquet_bloom.cli.common import (
     columns_options,
     commit_options,
+    decorated,
     filter_options,
+    no_sync_option,
     none_if_empty,
     print_json,
+    raw_outputs_option,
     say,
 )
 from parquet_bloom.cli.groups import FILE, Commands
@@ -59,27 +62,22 @@ def command() -> None:
     """
 
 
+_PLACE = (
+    paths_argument,
+    commit_options,
+    click.option("--output", "-o", type=FILE, metavar="DIR", help="A folder for the new files; the tree is kept."),
+    click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically."),
+    click.option("--overwrite", is_flag=True, help="Replace files in --output that exist."),
+    click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS."),
+    raw_outputs_option,
+    no_sync_option,
+    report_options,
+)
+
+
 def _place_options(function: F) -> F:
     """Options for the place of new versions, and of their job's report."""
-    for option in reversed(
-        (
-            paths_argument,
-            commit_options,
-            click.option(
-                "--output", "-o", type=FILE, metavar="DIR", help="A folder for the new files; the tree is kept."
-            ),
-            click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically."),
-            click.option("--overwrite", is_flag=True, help="Replace files in --output that exist."),
-            click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS."),
-            click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones."),
-            click.option(
-                "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
-            ),
-            report_options,
-        )
-    ):
-        function = option(function)
-    return function
+    return cast(F, decorated(function, _PLACE))
 
 
 @command.command("add")

@@ -17,6 +17,7 @@ from parquet_bloom.cli.common import (
     aside,
     columns_options,
     complain,
+    decorated,
     index_option,
     indexed_columns_option,
     json_option,
@@ -56,11 +57,6 @@ _SESSION = (
 paths_argument = click.argument("paths", nargs=-1, required=True, type=FILE, metavar="PATHS...")
 
 
-def _decorated(function: Any, decorators: Sequence[Decorator]) -> Any:
-    """A function with decorators, the first of them outermost."""
-    return functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
-
-
 def session_options(function: F) -> F:
     """--master, --conf and --py-files, as the session that these mean."""
 
@@ -69,13 +65,13 @@ def session_options(function: F) -> F:
         with _session(master, conf, py_files) as spark:
             return function(spark, *args, **options)
 
-    return cast(F, _decorated(run, _SESSION))
+    return cast(F, decorated(run, _SESSION))
 
 
 def report_options(function: F) -> F:
     """Those of session_options, --report and --json."""
     report = click.option("--report", type=FILE, metavar="FILE", help="Write all rows there, as Parquet.")
-    return cast(F, _decorated(function, [session_options, report, json_option]))
+    return cast(F, decorated(function, [session_options, report, json_option]))
 
 
 @contextmanager
@@ -143,7 +139,7 @@ def _rows_command(name: str, printout: _Printout, *decorators: Decorator) -> Cal
             return _print_rows(spark, functools.partial(function, spark, **options), printout, limit, report, as_json)
 
         options = [paths_argument, *decorators, rows_option, report_options]
-        return click.command(name, cls=Command)(_decorated(run, options))
+        return click.command(name, cls=Command)(decorated(run, options))
 
     return made
 
