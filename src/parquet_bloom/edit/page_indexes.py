@@ -27,7 +27,7 @@ from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.page_places import data_pages
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
-from parquet_bloom.format.edits import INDEX_FIELDS, Moves
+from parquet_bloom.format.edits import Moves
 from parquet_bloom.format.footer import ChunkKey, IndexKind
 from parquet_bloom.format.outline import NONE, Outline
 from parquet_bloom.format.schema import Leaf, choose_leaves
@@ -149,14 +149,6 @@ class NewIndexes:
     start: int = 0
     data: bytes = b""
     ranges: dict[IndexKind, dict[ChunkKey, tuple[int, int]]] = field(default_factory=dict)
-
-    def places(self) -> dict[ChunkKey, dict[int, int]]:
-        """Fields of each ColumnChunk and their values, as format.edits.FooterEdit has them."""
-        fields: dict[ChunkKey, dict[int, int]] = {}
-        for kind, ranges in self.ranges.items():
-            for key, place in ranges.items():
-                fields.setdefault(key, {}).update(zip(INDEX_FIELDS[kind], place, strict=True))
-        return fields
 
     @property
     def chunks(self) -> dict[IndexKind, list[ChunkKey]]:

@@ -36,8 +36,8 @@ from parquet_bloom.filters.wrong_statistics import (
     right_nulls,
 )
 from parquet_bloom.format.compact_tree import StatisticsId
-from parquet_bloom.format.edits import COLUMN_INDEX, PAGE_INDEXES, FooterEdit, Moves, StatisticsChanges, edit_footer
-from parquet_bloom.format.footer import ChunkKey, Footer, decode_footer
+from parquet_bloom.format.edits import FooterEdit, Moves, StatisticsChanges, edit_footer, index_changes
+from parquet_bloom.format.footer import ChunkKey, Footer, IndexKind, decode_footer
 from parquet_bloom.format.outline import outline_of
 from parquet_bloom.format.provenance import repair_tails, tail_facts
 from parquet_bloom.format.repairs import plain_bound, repair_pair
@@ -225,7 +225,7 @@ class RepairRequest:
 def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> FooterEdit:
     """The edit that makes statistics right. leaves: of the file, with the names of the verdicts."""
     statistics: dict[ChunkKey, StatisticsChanges] = {}
-    indexes: dict[ChunkKey, Sequence[int]] = {}
+    indexes: dict[IndexKind, dict[ChunkKey, None]] = {kind: {} for kind in IndexKind}
     num_rows = None
     columns = {leaf.name: leaf.index for leaf in leaves}
     for one in compared.statistics.wrong:
@@ -236,9 +236,9 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
             continue
         key = one.row_group, columns[one.column]
         if one.statistic.startswith("offset_index"):
-            indexes[key] = PAGE_INDEXES
+            indexes[IndexKind.OFFSET][key] = indexes[IndexKind.COLUMN][key] = None
         elif one.statistic.startswith("column_index"):
-            indexes.setdefault(key, COLUMN_INDEX)
+            indexes[IndexKind.COLUMN][key] = None
         else:
             statistics[key] = {}
     known = compared.truth
@@ -247,7 +247,7 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
         if truth.nans and has_bounds(stated):
             statistics[key] = {}
         if truth.nans and footer.chunk(*key).column_index_offset:
-            indexes.setdefault(key, COLUMN_INDEX)
+            indexes[IndexKind.COLUMN][key] = None
     # DataFusion 55 takes the greatest bound of all row groups for that of the file, and passes over one without bounds:
     # so a column of which one row group has none then has none in the others.
     bounds = {key: _bounds(footer.leaves[key[1]], truth) for key, truth in known.items()}
@@ -259,7 +259,7 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
     for key, truth in known.items():
         if key in statistics or (key[1] in bare and has_bounds(footer.meta(*key).statistics)):
             statistics[key] = _changes(footer, key, truth, None if key[1] in bare else bounds[key])
-    return FooterEdit(statistics=statistics, indexes=indexes, num_rows=num_rows)
+    return FooterEdit(statistics=statistics, indexes=index_changes(indexes), num_rows=num_rows)
 
 
 def _bounds(leaf: Leaf, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:

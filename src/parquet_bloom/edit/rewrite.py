@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from parquet_bloom.edit.finish import spans_of
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.filters.tails import tail_of
-from parquet_bloom.format.edits import INDEX_FIELDS, FooterEdit, Moves, edit_footer, has_extension, move_offset_index
+from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, index_changes, move_offset_index
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind, chunk_extent
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import Indexes, all_ranges, read_entries, rewritten
@@ -285,12 +285,8 @@ def removal_edit(
         for entry in read_entries(footer, kind)
         if not any(key in those for key in entry.chunks)
     ]
-    fields: dict[ChunkKey, tuple[int, ...]] = {}
-    for kind, keys in lost.items():
-        for key in keys:
-            fields[key] = (*fields.get(key, ()), *INDEX_FIELDS[kind])
     return FooterEdit(
-        indexes=fields,
+        indexes=index_changes({kind: dict.fromkeys(keys) for kind, keys in lost.items()}),
         moves=moves,
         filter_ranges=dict.fromkeys(chunks),
         texts=changes_of(footer, chunks),

@@ -28,7 +28,7 @@ from parquet_bloom.filters.tails import older_footers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic
 from parquet_bloom.format.compact import uncollected
-from parquet_bloom.format.edits import FooterEdit, edit_footer
+from parquet_bloom.format.edits import FooterEdit, edit_footer, index_changes
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters, length_of
 from parquet_bloom.format.forms import BuiltFilter, Format, Sizing
@@ -329,7 +329,7 @@ class Writer:
         # 4. All of it as one edit of the old footer's bytes.
         texts = changes_of(self.footer, planned, self.texts)
         edit = FooterEdit(moves, {**removed, **added}, self.body.index_lengths, changes, append, texts=texts)
-        edit.index_places = self.indexes.places()
+        edit.indexes = index_changes(self.indexes.ranges)
         try:
             data = edit_footer(self.footer.data, edit)
         except FooterError as error:

@@ -28,10 +28,10 @@ from parquet_bloom._thrift.parquet.ttypes import Encoding, FieldRepetitionType, 
 from parquet_bloom.errors import DamagedFileError, FooterError, first_line, parameter
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
-from parquet_bloom.format.footer import MAGIC, Footer
+from parquet_bloom.format.footer import MAGIC, Footer, IndexKind
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.format.walked import elements_to
+from parquet_bloom.format.walked import INDEX_SLOTS, elements_to
 from parquet_bloom.options import limits
 from parquet_bloom.storage.open_file import OpenFile, Range
 
@@ -141,17 +141,12 @@ class PagePlaces(NamedTuple):
         return head.rows == rows and head.values >= rows if counts_rows else head.values >= rows
 
 
-def index_range(outline: Outline, row_group: int, column: int, offset: Slot, length: Slot) -> Range | None:
+def index_range(outline: Outline, row_group: int, column: int, kind: IndexKind) -> Range | None:
     """The range of a page index of a chunk; None where there is none, or none that is read."""
-    at, size = (int(outline.slots[slot, row_group, column]) for slot in (offset, length))
+    at, size = (int(outline.slots[slot, row_group, column]) for slot in INDEX_SLOTS[kind])
     if NONE in (at, size) or not (len(MAGIC) <= at and 0 < size <= _MOST_INDEX and at + size <= outline.start):
         return None
     return at, size
-
-
-def offset_index_range(outline: Outline, row_group: int, column: int) -> Range | None:
-    """The same of the offset index."""
-    return index_range(outline, row_group, column, Slot.OFFSET_INDEX, Slot.OFFSET_INDEX_LENGTH)
 
 
 def _chunk(outline: Outline, row_group: int, leaf: Leaf) -> tuple[int, int, int, int] | None:
@@ -165,7 +160,7 @@ def _chunk(outline: Outline, row_group: int, leaf: Leaf) -> tuple[int, int, int,
 def indexed_places(outline: Outline, row_group: int, leaf: Leaf, data: bytes) -> PagePlaces | None:
     """Read an offset index; None where it does not agree with the chunk.
 
-    data  of the index, as `offset_index_range` has its place
+    data  of the index, as `index_range` has its place
     """
     chunk = _chunk(outline, row_group, leaf)
     if chunk is None:

@@ -24,7 +24,7 @@ from threading import Lock
 from typing import TypeVar
 
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
-from parquet_bloom.format.edits import INDEX_FIELDS, FooterEdit, edit_footer
+from parquet_bloom.format.edits import FooterEdit, edit_footer, index_changes
 from parquet_bloom.format.footer import ChunkKey, Footer, IndexKind
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import all_ranges, our_indexes, read_entries, recorded_tails, repair_tails
@@ -142,11 +142,8 @@ def _without_filters(footer: Footer, keep_empty: bool, bare: bool) -> bytes:
     ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
     if not bare and not ours and not footer.filter_fields and not footer_filters(footer):
         return footer.data  # as an edit of nothing would give it
-    indexes: dict[ChunkKey, tuple[int, ...]] = {}
-    for kind, keys in our_indexes(footer).items():
-        indexes |= {key: (*indexes.get(key, ()), *INDEX_FIELDS[kind]) for key in keys}
     edit = FooterEdit(
-        indexes=indexes,
+        indexes=index_changes({kind: dict.fromkeys(keys) for kind, keys in our_indexes(footer).items()}),
         filter_ranges=dict.fromkeys(footer.filter_fields),
         key_values=ours,
         keep_empty=keep_empty,

@@ -9,7 +9,7 @@ Which fields hold absolute offsets: docs/formats.md section 6, repeated at `_mov
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ from parquet_bloom.format.compact_tree import (
     Template,
     parse,
 )
-from parquet_bloom.format.footer import IndexKind
+from parquet_bloom.format.footer import ChunkKey, IndexKind
 
 
 def _template(in_meta_data: Template) -> Template:
@@ -120,8 +120,8 @@ class FooterEdit:
     texts          (row group, column) -> what changes in the chunk's own key-values; a filter in its Statistics
                    goes as well
     statistics     (row group, column) -> fields of its Statistics and their values; None takes a field out
-    indexes        (row group, column) -> fields of its ColumnChunk that go: places of page indexes
-    index_places   (row group, column) -> fields of its ColumnChunk and their values: places of new page indexes
+    indexes        (row group, column) -> fields of its ColumnChunk and their values: places of page indexes, as
+                   index_changes gives them
     num_rows       of the file
     bare           nothing of what a repair may change stays: no Statistics, page index or number of rows. For
                    comparing footers, not for writing them
@@ -135,15 +135,14 @@ class FooterEdit:
     keep_empty: bool = False
     texts: Mapping[tuple[int, int], PairChanges] = field(default_factory=dict)
     statistics: Mapping[tuple[int, int], StatisticsChanges] = field(default_factory=dict)
-    indexes: Mapping[tuple[int, int], Collection[int]] = field(default_factory=dict)
-    index_places: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
+    indexes: Mapping[tuple[int, int], Mapping[int, int | None]] = field(default_factory=dict)
     num_rows: int | None = None
     bare: bool = False
 
     @property
     def is_of_filters(self) -> bool:
         """Whether nothing changes below a chunk's metadata."""
-        return not (self.texts or self.statistics or self.indexes or self.num_rows is not None or self.bare)
+        return not (self.texts or self.statistics or self.num_rows is not None or self.bare)
 
 
 # --- one way to reach a field of a tree, or of a binding, which page indexes come as ---------------
@@ -279,10 +278,27 @@ def _write_texts(meta: Any, changes: PairChanges) -> None:
         statistics.drop(DRAFT_FILTER_FIELD)
 
 
-OFFSET_INDEX = (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length)
-COLUMN_INDEX = (ColumnChunkId.column_index_offset, ColumnChunkId.column_index_length)
-PAGE_INDEXES = (*OFFSET_INDEX, *COLUMN_INDEX)
-INDEX_FIELDS = {IndexKind.OFFSET: OFFSET_INDEX, IndexKind.COLUMN: COLUMN_INDEX}  # of a ColumnChunk
+_INDEX_FIELDS = {  # of a ColumnChunk: offset, length
+    IndexKind.OFFSET: (ColumnChunkId.offset_index_offset, ColumnChunkId.offset_index_length),
+    IndexKind.COLUMN: (ColumnChunkId.column_index_offset, ColumnChunkId.column_index_length),
+}
+_INDEX_WIRES = {
+    number: wire for fields in _INDEX_FIELDS.values() for number, wire in zip(fields, (I64, I32), strict=True)
+}
+
+
+def index_changes(
+    places: Mapping[IndexKind, Mapping[ChunkKey, tuple[int, int] | None]],
+) -> dict[ChunkKey, dict[int, int | None]]:
+    """The changes of each ColumnChunk, as FooterEdit has them.
+
+    places  by kind and chunk the offset and the bytes of a new page index; None: the chunk has none any more
+    """
+    changes: dict[ChunkKey, dict[int, int | None]] = {}
+    for kind, chunks in places.items():
+        for key, place in chunks.items():
+            changes.setdefault(key, {}).update(zip(_INDEX_FIELDS[kind], place or (None, None), strict=True))
+    return changes
 
 
 def _change_statistics(meta: Any, changes: StatisticsChanges) -> None:
@@ -299,7 +315,7 @@ def _bare(root: Node) -> None:
     _put(root, FileMetaDataId.num_rows, None)
     for group in _structs(root, FileMetaDataId.row_groups):
         for chunk in _structs(group, RowGroupId.columns):
-            for number in PAGE_INDEXES:
+            for number in _INDEX_WIRES:
                 _put(chunk, number, None)
             if isinstance(meta := _get(chunk, ColumnChunkId.meta_data), Node):
                 _put(meta, ColumnMetaDataId.statistics, None)
@@ -326,11 +342,8 @@ def _apply(root: Node, edit: FooterEdit) -> None:
                 _write_texts(_get(chunk, ColumnChunkId.meta_data), edit.texts[i, j])
             if (i, j) in edit.statistics:
                 _change_statistics(_get(chunk, ColumnChunkId.meta_data), edit.statistics[i, j])
-            for number in edit.indexes.get((i, j), ()):
-                _put(chunk, number, None)
-            for number, value in edit.index_places.get((i, j), {}).items():
-                is_length = number in (OFFSET_INDEX[1], COLUMN_INDEX[1])
-                _put(chunk, number, value, I32 if is_length else I64)
+            for number, value in edit.indexes.get((i, j), {}).items():
+                _put(chunk, number, value, _INDEX_WIRES[number])
     if edit.num_rows is not None:
         _put(root, FileMetaDataId.num_rows, edit.num_rows)
     if edit.bare:

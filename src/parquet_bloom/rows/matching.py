@@ -241,14 +241,13 @@ class Reading:
         ahead = Ahead()
         later = [name for name in self._every if name not in first]
         for file, groups in _parts(pieces):
-            source = self._rows.opened.get(id(file.file))
             assert file.outline is not None
             assert file.decision is not None
             if file.file.is_local:
-                if self._rows.threads == 1:
-                    continue
-                groups = [group for group in groups if file.decision.asked[group]]
-            if groups and (file.file.is_local or (source is not None and source.is_remote)):
+                groups = [group for group in groups if self._rows.threads > 1 and file.decision.asked[group]]
+            elif (source := self._rows.opened.get(id(file.file))) is None or not source.is_remote:
+                continue
+            if groups:
                 stored = self._rows.stored(file, later)
                 leaves = [
                     one for name, some in leaves_by_column(file.outline).items() if name in stored for one in some

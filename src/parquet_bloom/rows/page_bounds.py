@@ -22,6 +22,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.filters.page_places import index_range
 from parquet_bloom.format import compact
+from parquet_bloom.format.footer import IndexKind
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, page_statistics, statistics_of
@@ -50,7 +51,11 @@ def rows_by_pages(
     for term in terms_of(bound):
         if (leaf := _indexed_leaf(term, outline)) is not None:
             masks = term_masks(term, statistics_of(outline, leaf), nan)
-            ranges = {(group, leaf): _range(outline, group, leaf) for group in row_groups if masks[group] != TRUE}
+            ranges = {
+                (group, leaf): index_range(outline, group, leaf.index, IndexKind.COLUMN)
+                for group in row_groups
+                if masks[group] != TRUE
+            }
             chunks |= {chunk: found for chunk, found in ranges.items() if found is not None}
     if not chunks:
         return {}
@@ -85,10 +90,6 @@ def _indexed_leaf(term: Term, outline: Outline) -> Leaf | None:
     # Of keys with filters every page has some that are less and some that are greater: not worth to be read.
     has_filter = (outline.slots[Slot.FILTER_OFFSET, :, leaf.index] != NONE).any()
     return None if has_filter and isinstance(term, Members) else leaf
-
-
-def _range(outline: Outline, group: int, leaf: Leaf) -> Range | None:
-    return index_range(outline, group, leaf.index, Slot.COLUMN_INDEX, Slot.COLUMN_INDEX_LENGTH)
 
 
 def _selection(outline: Outline, bound: Bound, group: int, indexes: Mapping[Leaf, bytes], nan: str) -> RowSelection:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import PageType
 from parquet_bloom.errors import FooterError
-from parquet_bloom.filters.page_places import PagePlaces, indexed_places, offset_index_range, walked_places
+from parquet_bloom.filters.page_places import PagePlaces, index_range, indexed_places, walked_places
 from parquet_bloom.format.compact import PageHead, page_head
-from parquet_bloom.format.footer import derived
+from parquet_bloom.format.footer import IndexKind, derived
 from parquet_bloom.format.outline import Outline, extents
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.selection import RowSelection
@@ -138,7 +138,7 @@ def _kept(outline: Outline, row_group: int, column: int) -> list[PagePlaces | No
 def has_offset_index(outline: Outline, row_group: int, leaf: Leaf) -> bool:
     """Whether a chunk has one that is believed, or was not read yet."""
     kept = _kept(outline, row_group, leaf.index)
-    return kept[-1] is not None if kept else offset_index_range(outline, row_group, leaf.index) is not None
+    return kept[-1] is not None if kept else index_range(outline, row_group, leaf.index, IndexKind.OFFSET) is not None
 
 
 def disbelieve(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf) -> None:
@@ -157,7 +157,7 @@ def read_places(source: OpenFile, outline: Outline, row_groups: Sequence[int], l
         for group in row_groups
         for leaf in leaves
         if not _kept(outline, group, leaf.index)
-        and (found := offset_index_range(outline, group, leaf.index)) is not None
+        and (found := index_range(outline, group, leaf.index, IndexKind.OFFSET)) is not None
     ]
     for (group, leaf, _), data in zip(missing, source.read_ranges([one for _, _, one in missing]), strict=True):
         places = indexed_places(outline, group, leaf, data)

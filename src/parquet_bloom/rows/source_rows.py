@@ -133,7 +133,7 @@ class SourceRows(RowGroups, Protocol):
 
 
 NUMBER = "number of the row"  # the name of a column
-THREADS = 4  # at most: pyarrow decodes a row group in one, and more of them would have more row groups in memory
+_THREADS = 4  # at most: pyarrow decodes a row group in one, and more of them would have more row groups in memory
 
 
 def fragment_of(
@@ -182,6 +182,11 @@ def counted(
 def _miscounted(file: FileResult, group: int, rows: int) -> DamagedFileError:
     text = f"row group {group} has {rows:,} rows by the footer, and its pages have others; write the file anew"
     return DamagedFileError(str(file.file), text)
+
+
+def row_threads() -> int:
+    """The threads that may read rows of local files side by side."""
+    return int(min(pa.cpu_count(), _THREADS))
 
 
 def with_numbers(batch: pa.RecordBatch, numbers: NDArray[np.int64] | None = None) -> pa.RecordBatch:
@@ -310,7 +315,7 @@ class FileRows:
         opened    those that a search has kept open, by id(DataFile)
         """
         self._files, self._keys, self.opened = files, keys, opened
-        self.threads = min(pa.cpu_count(), THREADS)
+        self.threads = row_threads()
         self._searched = searched
         self.pages = PagesRead()
         self._noted = False

@@ -23,7 +23,7 @@ from parquet_bloom.rows.fetched import FetchedFile, Fetcher, FilePart, arrow_fil
 from parquet_bloom.rows.layouts import path_of, projected, select_columns
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
 from parquet_bloom.rows.selection import RowSelection
-from parquet_bloom.rows.source_rows import THREADS, counted, fragment_of, with_numbers
+from parquet_bloom.rows.source_rows import counted, fragment_of, row_threads, with_numbers
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.source.columns import schema_of
 from parquet_bloom.source.snapshot import Snapshot
@@ -44,7 +44,7 @@ class TableRows:
         """opened: files that a search has kept open, by id(DataFile)."""
         self._names = TableNames(snapshot)
         self.opened, self._fetcher = opened, Fetcher(opened)
-        self.pages, self.threads = PagesRead(), min(pa.cpu_count(), THREADS)
+        self.pages, self.threads = PagesRead(), row_threads()
         self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
         self.schema = self.first_schema = schema_of(snapshot.fields)
 
