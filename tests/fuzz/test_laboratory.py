@@ -56,7 +56,7 @@ PLANTED = {
     "another exception": ("raise KeyError('planted')", "KeyError"),
     "a loop": ("while True: pass", "hung"),
     "much work": ("import time; end = time.process_time() + 2.5\nwhile time.process_time() < end: pass", "slow"),
-    "much memory": ("b = bytearray(600 << 20); b[::4096] = bytes(len(b[::4096]))", "memory"),
+    "much memory": ("b = bytearray(480 << 20); b[::4096] = bytes(len(b[::4096]))", "memory"),
     "too much memory": ("bytearray(20 << 30)", "MemoryError"),
 }
 

@@ -77,10 +77,10 @@ def main() -> None:
                 found["trace"] = "".join(traceback.format_exception(error))[-4000:]
             seconds = time.process_time() - begun
             grown = (_peak() - before) << 10
-            if not found and i and seconds > SECONDS[target.whole]:  # the first case loads and compiles
+            if not found and i and grown > MEMORY:  # the first case loads and compiles
+                found = {"kind": "memory", "what": f"{grown >> 20} MiB", "where": ""}  # slow by it, too: new pages cost
+            if not found and i and seconds > SECONDS[target.whole]:
                 found = {"kind": "slow", "what": f"{seconds:.1f} s", "where": ""}
-            if not found and i and grown > MEMORY:
-                found = {"kind": "memory", "what": f"{grown >> 20} MiB", "where": ""}
             if found:
                 digest = hashlib.sha256(data).hexdigest()[:12]
                 found |= {"target": name, "number": number, "input": data.hex(), "id": digest}
