@@ -95,10 +95,14 @@ class ColumnPages:
 
     def starts_in(self, bodies: Sequence[bytes]) -> list[bytes]:
         """The bytes of `starts` in those of `spans`."""
-        body = b"".join(bodies) if len(bodies) > 1 else bodies[0]
-        lengths = self.places.pages[self.chosen, 1]
-        at = (np.cumsum(lengths) - lengths).tolist()
-        return [body[start : start + length] for start, (_, length) in zip(at, self.starts, strict=True)]
+        found, own = [], zip(self.spans, bodies, strict=True)
+        first, stop, body = 0, 0, b""
+        for offset, length in self.starts:
+            if offset >= stop:
+                (first, size), body = next(own)
+                stop = first + size
+            found.append(body[offset - first : offset - first + length])
+        return found
 
     def heads(self, starts: Sequence[bytes], last: bytes) -> list[PageHead] | None:
         """The header of each page; None where one says something else than the offset index.
