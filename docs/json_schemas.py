@@ -164,8 +164,9 @@ def _of_spark() -> dict[str, dict[str, Any]]:
     errors = {"failed": _COUNT, "files": _COUNT, "errors": _TEXTS, "report": {"type": ["string", "null"]}}
     rows = {**errors, "rows": {"type": "array", "items": {"type": "object"}}}
     skipped = [f"skipped by {stage}" for stage in ("no rows", "literal", "partition", "bounds", "filter", "index")]
+    indexes = ("offset_indexes", "column_indexes", "index_bytes")
     sums = {
-        "spark-add": (errors, ("done", "unchanged", "filters", "filter_bytes", "bytes")),
+        "spark-add": (errors, ("done", "unchanged", "filters", "filter_bytes", *indexes, "bytes")),
         "spark-repair": (errors, ("done", "unchanged", "wrong", "mended", "mended_log", "bytes")),
         "spark-inspect": (rows, ("filters", "with problems")),
         "spark-verify": (rows, ("right", "wrong", "unknown")),

@@ -232,11 +232,12 @@ class RepairOptions(WriteOptions, CommitOptions, FilesystemOption, total=False):
     """Keywords of `repair`, beside those that it names; each has a default."""
 
 
-class SparkAddOptions(BuildOptions, ReplaceOption, SyncOption, PlaceOptions, CommitOptions, total=False):
+class SparkAddOptions(BuildOptions, IndexOptions, ReplaceOption, SyncOption, PlaceOptions, CommitOptions, total=False):
     """Keywords of `spark.add_filters`, beside those that it names; each has a default.
 
     task_bytes   small files of so many bytes together make a task; 512 MiB unless given
-    split_bytes  files from this size on are split: their filters are built by many tasks; 256 MiB unless given
+    split_bytes  files from this size on are split: their filters are built by many tasks; 256 MiB unless given. With
+                 page_index none is: one task has a file's values for both
     """
 
     task_bytes: int

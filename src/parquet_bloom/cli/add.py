@@ -27,7 +27,7 @@ from parquet_bloom.cli.common import (
     say_table_notes,
     sources_argument,
 )
-from parquet_bloom.cli.groups import COLUMN, Command
+from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.report.text import COMMAND
 from parquet_bloom.storage.display import quantity
@@ -47,14 +47,6 @@ if TYPE_CHECKING:
 @click.option("--append", is_flag=True, help="With tail, in place: write behind the file itself, with a journal.")
 @click.option(
     "--engine", metavar="NAME", help="Leave out what it breaks on, say what it does not use: duckdb, clickhouse@26.3."
-)
-@click.option("--page-index", is_flag=True, help="Also page indexes, which let engines read single pages.")
-@click.option(
-    "--page-bounds",
-    multiple=True,
-    type=COLUMN,
-    metavar="C",
-    help="With --page-index: a column that gets bounds of its pages, by name or pattern.",
 )
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")
 @all_option

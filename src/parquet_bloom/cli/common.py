@@ -297,11 +297,19 @@ _FILTER = (
     click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number)."),
     click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB."),
     click.option("--replace", is_flag=True, help="Rebuild filters that are there already."),
+    click.option("--page-index", is_flag=True, help="Also page indexes, which let engines read single pages."),
+    click.option(
+        "--page-bounds",
+        multiple=True,
+        type=COLUMN,
+        metavar="C",
+        help="With --page-index: a column that gets bounds of its pages, by name or pattern.",
+    ),
 )
 
 
 def filter_options(function: F) -> F:
-    """The filters that `add` builds: --spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`."""
+    """Options of `add`: --spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`; page indexes."""
 
     @functools.wraps(function)
     def joined(

@@ -101,6 +101,7 @@ def add(
     \b
     parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
     parquet-bloom spark add events/ --column '*_id' --output events-bloom/
+    parquet-bloom spark add events/ --page-index --page-bounds ts --in-place
 
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
@@ -108,7 +109,8 @@ def add(
 
     chosen, others = none_if_empty(columns), none_if_empty(exclude)
     job = functools.partial(add_filters, spark, paths, columns=chosen, exclude=others, form=form, fpp=fpp, **options)
-    return _run(spark, "add", job, {"filters": "filters", "filter_bytes": "filter_bytes"}, _added, report, as_json)[0]
+    sums = ("filters", "filter_bytes", "offset_indexes", "column_indexes", "index_bytes")
+    return _run(spark, "add", job, dict(zip(sums, sums, strict=True)), _added, report, as_json)[0]
 
 
 @command.command("repair")
@@ -226,10 +228,14 @@ def _own_sums(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> 
 
 
 def _added(sums: Mapping[str, Any]) -> str:
+    from parquet_bloom.report.added import indexes_text
     from parquet_bloom.report.text import growth, plural, size
 
-    more = f" (files {growth(sums['bytes'], sums['bytes'] + sums['filter_bytes'])})" if sums["bytes"] else ""
-    return f"{plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"
+    taken = sums["filter_bytes"] + sums["index_bytes"]
+    more = f" (files {growth(sums['bytes'], sums['bytes'] + taken)})" if sums["bytes"] else ""
+    indexes = indexes_text(sums["offset_indexes"], sums["column_indexes"], sums["index_bytes"])
+    found = f"{plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}"
+    return (f"{found}; {indexes}" if indexes else found) + more
 
 
 def _repaired(sums: Mapping[str, Any]) -> str:

@@ -175,11 +175,16 @@ def enumerated(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
 
 def _indexes(files: Sequence[Any]) -> str:
     """The page indexes that files got, or would get; "" without any."""
-    offsets, columns = sum(f.offset_indexes for f in files), sum(f.column_indexes for f in files)
+    taken = None if files[0].dry_run else sum(f.index_bytes for f in files)
+    return indexes_text(sum(f.offset_indexes for f in files), sum(f.column_indexes for f in files), taken)
+
+
+def indexes_text(offsets: int, columns: int, taken: int | None) -> str:
+    """Numbers of page indexes, and the bytes that they take; "" without any."""
     counts = {"offset": offsets, "column": columns}
     parts = [f"{n:,} {kind} {'index' if n == 1 else 'indexes'}" for kind, n in counts.items() if n]
-    if parts and not files[0].dry_run:
-        parts[-1] += f", {size(sum(f.index_bytes for f in files))}"
+    if parts and taken is not None:
+        parts[-1] += f", {size(taken)}"
     return " and ".join(parts)
 
 

@@ -107,6 +107,7 @@ _FILTERS = pa.schema(
 )
 TASK_BYTES = 512 << 20  # of small files, in one task, by default
 SPLIT_BYTES = 256 << 20  # files from this size on are split, by default
+NEVER_SPLIT = 1 << 62  # bytes
 
 
 @explained
@@ -130,12 +131,13 @@ def add_filters(
     columns, exclude, form, fpp  as parquet_bloom.add_filters has them
     output       a folder for the new versions, which keeps the tree; or else in_place=True
     progress     of spark.sessions, if somebody watches
-    options      see SparkAddOptions: placement, ndv, max_bytes, threads, replace; in_place, overwrite, force, sync;
-                 task_bytes, split_bytes; raw_files; of tables commit, files_per_commit, catalog_properties,
-                 allow_roots: executors build, and the driver commits
+    options      see SparkAddOptions: placement, ndv, max_bytes, threads, replace, page_index, page_bounds; in_place,
+                 overwrite, force, sync; task_bytes, split_bytes; raw_files; of tables commit, files_per_commit,
+                 catalog_properties, allow_roots: executors build, and the driver commits
     returns      DataFrame(path, output, status, row_groups, filters, bytes_before, bytes_after,
-                 filter_bytes, seconds, error), cached, a row a file; status is "done", "unchanged" (an
-                 earlier run, or another program, did it all) or "failed"
+                 filter_bytes, offset_indexes, column_indexes, index_bytes, index_notes, seconds, error),
+                 cached, a row a file, with the meanings of parquet_bloom.AddedFile; status is "done",
+                 "unchanged" (an earlier run, or another program, did it all) or "failed"
 
     Raises RequestError and its kinds before any work, TypeError for an option that there is not, TableFormatError for
     a folder of an Iceberg, Delta or Hudi table without force, or with output without raw_files; with force in place a
@@ -159,7 +161,9 @@ def add_filters(
         access = dataclasses.replace(access, changes=not commits.dry_run)
         rows, _ = add_to_table(spark, open_table(source.table_name, access), request, commits, progress)
         return as_report(spark, rows, tasks.ADDED, progress)
-    sizes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
+    # A column index needs the values that filters are built of, so one task has both.
+    split_bytes = NEVER_SPLIT if request.page_index else options.get("split_bytes", SPLIT_BYTES)
+    sizes = options.get("task_bytes", TASK_BYTES), split_bytes
     return change_files(spark, source, output, written, functools.partial(tasks.Job, request=request), sizes, progress)
 
 

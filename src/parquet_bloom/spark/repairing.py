@@ -26,15 +26,21 @@ from parquet_bloom.source.snapshot import FileBounds, LeafPath, Snapshot, TableF
 from parquet_bloom.source.source import CallSource, open_table
 from parquet_bloom.source.view import TableNames
 from parquet_bloom.spark import tasks
-from parquet_bloom.spark.add import TASK_BYTES, RowReport, as_report, change_files, change_table_on_spark, with_row
+from parquet_bloom.spark.add import (
+    NEVER_SPLIT,
+    TASK_BYTES,
+    RowReport,
+    as_report,
+    change_files,
+    change_table_on_spark,
+    with_row,
+)
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.storages import paths_of
 from parquet_bloom.storage.remote import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_NEVER_SPLIT = 1 << 62  # bytes: a file's statistics are compared by one task
 
 
 @explained
@@ -79,7 +85,7 @@ def repair(
         return as_report(spark, rows, tasks.REPAIRED, progress)
     request = RepairRequest(undo=undo, how=dataclasses.replace(written, cached=False))
     job_of = functools.partial(tasks.RepairJob, request=request)
-    sizes = options.get("task_bytes", TASK_BYTES), _NEVER_SPLIT
+    sizes = options.get("task_bytes", TASK_BYTES), NEVER_SPLIT  # one task compares a file's statistics
     return change_files(spark, source, output, written, job_of, sizes, progress)
 
 

@@ -69,6 +69,10 @@ ADDED = pa.schema(
         ("bytes_before", pa.int64()),
         ("bytes_after", pa.int64()),
         ("filter_bytes", pa.int64()),
+        ("offset_indexes", pa.int64()),
+        ("column_indexes", pa.int64()),
+        ("index_bytes", pa.int64()),
+        ("index_notes", pa.list_(pa.string())),
         ("seconds", pa.float64()),
         ("error", pa.string()),
     ]
@@ -108,7 +112,7 @@ class Job:
     @property
     def named(self) -> list[str]:
         """The columns that the request names."""
-        return [*(self.request.columns or ()), *(self.request.exclude or ())]
+        return [*(self.request.columns or ()), *(self.request.exclude or ()), *self.request.page_bounds]
 
     def data_file(self, row: Row) -> DataFile:
         """The data file of a row."""
@@ -194,19 +198,10 @@ def report_row(
     found_as: str, target: str, status: str, report: AddedFile | None, seconds: float, error: str | None = None
 ) -> Row:
     """One file's row, for each kind of its work."""
+    row = {name: getattr(report, name, None) for name in ADDED.names}
     filters = report.filters if report is not None else []
-    row = {
-        "path": found_as,
-        "output": target,
-        "status": status,
-        "row_groups": report.row_groups if report is not None else None,
-        "filters": len(filters),
-        "bytes_before": report.bytes_before if report is not None else None,
-        "bytes_after": report.bytes_after if report is not None else None,
-        "filter_bytes": sum(f.length for f in filters),
-        "seconds": seconds,
-        "error": error,
-    }
+    row |= {"filters": len(filters), "filter_bytes": sum(f.length for f in filters)}
+    row |= {"path": found_as, "output": target, "status": status, "seconds": seconds, "error": error}
     return _logged(row)
 
 
@@ -287,7 +282,7 @@ def _once(
         # Ours, of this very source, but without some of the filters asked for.
         run = dataclasses.replace(run, request=request.written(overwrite=True))
     report = add_file(data_file, target, run, built, chosen)
-    return DONE if report.filters or not how.in_place else UNCHANGED, report
+    return DONE if report.filters or report.index_bytes or not how.in_place else UNCHANGED, report
 
 
 def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile | None:
@@ -298,7 +293,8 @@ def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile |
     with OpenFile(data_file) as source, OpenFile(target) as new:
         if run.request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
-        if set(plan_file(source, run).sizings) & set(plan_file(new, run).sizings):
+        wanted, lacking = plan_file(source, run), plan_file(new, run)
+        if set(wanted.sizings) & set(lacking.sizings) or set(wanted.indexes.pages) & set(lacking.indexes.pages):
             return None
         footer = source.footer()
         return AddedFile(str(data_file), str(target), footer.n_row_groups, [], source.size, new.size)
