@@ -70,7 +70,7 @@ from parquet_bloom.storage.display import draw_with
 
 if TYPE_CHECKING:
     from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
-    from parquet_bloom.advice.status import ColumnStatus, StatusReport, status
+    from parquet_bloom.advice.status import ColumnStatus, PageIndexStatus, StatusReport, status
     from parquet_bloom.advice.survey import Gain
     from parquet_bloom.api import Source
     from parquet_bloom.change import add_filters, remove_filters, repair
@@ -124,6 +124,7 @@ _HOMES = {
     "NewFileOptions": "edit.write",
     "Outcomes": "predicates.outcomes",
     "PageIndexInfo": "filters.inspect",
+    "PageIndexStatus": "advice.status",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
@@ -222,6 +223,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "NewFileOptions",
     "Outcomes",
     "PageIndexInfo",
+    "PageIndexStatus",
     "Progress",
     "PrunedFiles",
     "ReadOptions",

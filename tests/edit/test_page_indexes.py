@@ -741,6 +741,49 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--page-bounds is for --page-index" in capsys.readouterr().err
 
 
+def test_inspect_and_status_count_them_and_say_how_large_pages_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = table().select(["mixed", "text"])
+    for name in ("a", "b", "c"):
+        by_pyarrow(tmp_path / f"{name}.parquet", few, write_page_index=False)
+    add(tmp_path / "a.parquet", None, in_place=True, page_bounds="text")
+    add(tmp_path / "b.parquet", None, in_place=True)
+    with edited_footer(tmp_path / "b.parquet") as metadata:
+        chunk = metadata.row_groups[0].columns[0]
+        chunk.offset_index_offset = chunk.offset_index_length = None
+    found = {one.column: one for one in parquet_bloom.status(tmp_path).page_indexes}
+    assert [(one.files, one.row_groups, one.files_lacking) for one in found.values()] == [(3, 9, 2), (3, 9, 1)]
+    assert [(one.offset_indexes, one.column_indexes) for one in found.values()] == [(5, 0), (6, 3)]
+    assert [one.column for one in parquet_bloom.status(tmp_path, columns="text").page_indexes] == ["text"]
+    assert run(["status", str(tmp_path)]) == 0
+    assert "  offset indexes of mixed, text: in 11 of 18 column chunks\n" in capsys.readouterr().out
+    assert parquet_bloom.status(tmp_path / "c.parquet").page_indexes == []
+
+    [one] = parquet_bloom.inspect(tmp_path / "a.parquet", columns="mixed").files[0].page_indexes
+    there = indexes(tmp_path / "a.parquet")
+    locations = [at for group in range(3) for at in there[group, "mixed"][0].page_locations]
+    assert (one.read, one.pages, one.page_rows) == (3, len(locations), PAGE_ROWS)
+    assert one.page_bytes == int(np.median([at.compressed_page_size for at in locations]))
+    assert run(["inspect", str(tmp_path / "a.parquet")]) == 0
+    assert f"pages (medians): mixed {one.page_bytes} B, {PAGE_ROWS} rows; text " in capsys.readouterr().out
+
+
+def test_inspect_believes_no_index_that_the_footer_contradicts(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
+    add(source, None, in_place=True)
+    data = bytearray(source.read_bytes())
+    for chunk in (one.columns[0] for one in footer(source).row_groups[:2]):
+        data[chunk.offset_index_offset + 2] ^= 0x55
+    source.write_bytes(data)
+    [one] = parquet_bloom.inspect(source).files[0].page_indexes
+    assert (one.offset_indexes, one.read) == (3, 1)
+    data[footer(source).row_groups[2].columns[0].offset_index_offset] = 0xFF
+    source.write_bytes(data)
+    [one] = parquet_bloom.inspect(source).files[0].page_indexes
+    assert (one.offset_indexes, one.read, one.pages, one.page_bytes, one.page_rows) == (3, 0, 0, None, None)
+
+
 def test_append_and_take_off(tmp_path: Path) -> None:
     source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
     before = digest(source)

@@ -35,6 +35,7 @@ from parquet_bloom.format.provenance import read_entries
 from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import is_wrong
+from parquet_bloom.format.walked import INDEX_SLOTS
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.history import FilterOptions, History, Version
@@ -158,10 +159,28 @@ class ColumnStatus(Result):
 
 
 @dataclass(slots=True, repr=False)
+class PageIndexStatus(Result):
+    """The page indexes of one column, over all files.
+
+    files, row_groups  that have rows
+    files_lacking      of these files, those of which a row group has no offset index of the column
+    offset_indexes, column_indexes  row groups that have one
+    """
+
+    column: str
+    files: int = 0
+    row_groups: int = 0
+    files_lacking: int = 0
+    offset_indexes: int = 0
+    column_indexes: int = 0
+
+
+@dataclass(slots=True, repr=False)
 class StatusReport(Result):
     """The columns that have filters, and those that lack them.
 
     columns   those that have a filter in some file, had one by the table's log, or were asked for
+    page_indexes  of the columns that have any in some file
     files, row_groups  that were looked at
     table, version     of which all files are; None: they are files
     mend      commands for a shell that add what is missing; none where nothing is, or where none would do. Of each
@@ -180,6 +199,7 @@ class StatusReport(Result):
     mend: list[str] = field(default_factory=list)
     asserted: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    page_indexes: list[PageIndexStatus] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -227,6 +247,7 @@ class _File:
     has_tail: bool
     columns: dict[str, _Chunks]
     asserted: list[str]
+    indexes: dict[str, list[int]]  # column -> its row groups with rows, and of these, how many have which index
 
 
 def status(
@@ -268,7 +289,7 @@ def status(
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> _File:
         asserted = [] if must_have is None else names.select(leaves, must_have, None)
         wanted = names.select(leaves, columns, exclude)
-        chosen = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
+        chosen = list(dict.fromkeys([*wanted, *asserted]))
         return _status_of_file(opened, chosen, [leaf.name for leaf in asserted], doubts)
 
     doubts = Doubts()
@@ -285,6 +306,7 @@ def status(
     report.asserted = list(dict.fromkeys([*(leaf.name for leaf in table_asserted), *of_files]))
     shown = _reported_columns(results, found, history, columns is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
+    report.page_indexes = _page_indexes(results)
     if columns is None:
         _judge([one for one in report.columns if one.column not in report.asserted], results, found, history)
     report.mend += _mend(report.columns, results, _AddCommands.of(about, found), history.options())
@@ -295,6 +317,11 @@ def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence
     outline = source.outline()
     doubts.see(source.path, outline)
     doubts.see_nan(source.path, outline)
+    full = (outline.rows > 0)[:, None]
+    has = [full & (outline.slots[list(slots)] != NONE).all(axis=0) for slots in INDEX_SLOTS.values()]
+    counts = np.stack([np.broadcast_to(full, has[0].shape).sum(axis=0), *(one.sum(axis=0) for one in has)])
+    indexes = {leaf.name: counts[:, leaf.index].tolist() for leaf in leaves}
+    leaves = [leaf for leaf in leaves if leaf.refusal is None]
     values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
     in_doubt = [is_wrong(statistics_writer(outline, leaf), leaf, "many nulls") for leaf in outline.leaves]
     # bool[row groups, columns]
@@ -321,7 +348,18 @@ def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence
         added = {names.get(column) for entry in read_entries(source.footer()) for _, column in entry.chunks}
         for name, chunks in columns.items():
             chunks.chosen = name in added
-    return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
+    return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted), indexes)
+
+
+def _page_indexes(files: Iterable[_File]) -> list[PageIndexStatus]:
+    found: dict[str, PageIndexStatus] = {}
+    for file in files:
+        for name, (groups, offsets, columns) in file.indexes.items():
+            one = found.setdefault(name, PageIndexStatus(name))
+            one.files, one.row_groups = one.files + (groups > 0), one.row_groups + groups
+            one.files_lacking += offsets < groups
+            one.offset_indexes, one.column_indexes = one.offset_indexes + offsets, one.column_indexes + columns
+    return [one for one in found.values() if one.offset_indexes or one.column_indexes]
 
 
 def _history(found: ResolvedSource, report: StatusReport) -> History:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, ClassVar, Unpack
 
+import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.filters.doubts import Doubts
+from parquet_bloom.filters.page_places import PagePlaces, index_range, indexed_places
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers, tails_of
 from parquet_bloom.format.footer import Footer, IndexKind
@@ -72,6 +74,7 @@ def _holds(footer: Footer, group: int, column: int) -> bool:
 # --- inspect --------------------------------------------------------------------------------------
 
 _PREFETCHED = 32 << 20  # bytes of filters
+_INDEXES_READ = 1000  # offset indexes of a file, for the sizes of its pages
 
 
 @dataclass(slots=True, repr=False)
@@ -115,12 +118,19 @@ class PageIndexInfo(Result):
     """The page indexes of one column, by the footer: in how many row groups it has one of each kind.
 
     added  how many of both kinds `add` put there, by the footer's record: `remove` takes them out
+    read   how many of its offset indexes were read, and agree with the footer: of the first 1,000 of a file. `pages` is
+           how many data pages they name, `page_bytes` and `page_rows` are medians of these: bytes with the header, and
+           rows. None where none was read
     """
 
     column: str
     offset_indexes: int
     column_indexes: int
     added: int
+    read: int = 0
+    pages: int = 0
+    page_bytes: int | None = None
+    page_rows: int | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -244,7 +254,7 @@ def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo
     kept = (tail.repairs for tail, _ in tails_of(source)) if older else ()
     info.tails = sum(1 for _ in takewhile(lambda repairs: not repairs, kept))
     info.repaired = proven_columns(footer) is not None
-    info.page_indexes = list(_page_indexes(footer, leaves))
+    info.page_indexes = list(_page_indexes(source, leaves))
     tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
@@ -263,14 +273,33 @@ def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo
     return info
 
 
-def _page_indexes(footer: Footer, leaves: Sequence[Leaf]) -> Iterator[PageIndexInfo]:
-    ours = our_indexes(footer)
-    counts = {kind: Counter(column for _, column in footer.index_ranges(kind)) for kind in IndexKind}
-    added = Counter(column for keys in ours.values() for _, column in keys)
-    for leaf in leaves:
-        offsets, columns = counts[IndexKind.OFFSET][leaf.index], counts[IndexKind.COLUMN][leaf.index]
+def _page_indexes(source: OpenFile, leaves: Sequence[Leaf]) -> Iterator[PageIndexInfo]:
+    footer = source.footer()
+    ranges = {kind: footer.index_ranges(kind) for kind in IndexKind}
+    if not any(ranges.values()):
+        return
+    counts = {kind: Counter(column for _, column in keys) for kind, keys in ranges.items()}
+    added = Counter(column for keys in our_indexes(footer).values() for _, column in keys)
+    chosen, outline = {leaf.index: leaf for leaf in leaves}, source.outline()
+    keys = (key for key in sorted(ranges[IndexKind.OFFSET]) if key[1] in chosen)
+    places = {key: index_range(outline, *key, IndexKind.OFFSET) for key in islice(keys, _INDEXES_READ)}
+    there = {key: place for key, place in places.items() if place is not None}
+    source.prefetch(there.values())
+    pages: dict[int, list[PagePlaces]] = {}
+    for (group, column), place in there.items():
+        found = indexed_places(outline, group, chosen[column], source.read(*place))
+        if found is not None:
+            pages.setdefault(column, []).append(found)
+    for column, leaf in chosen.items():
+        offsets, columns = counts[IndexKind.OFFSET][column], counts[IndexKind.COLUMN][column]
         if offsets or columns:
-            yield PageIndexInfo(leaf.name, offsets, columns, added[leaf.index])
+            info = PageIndexInfo(leaf.name, offsets, columns, added[column])
+            if some := pages.get(column):
+                sizes = np.concatenate([one.pages[:, 1] for one in some])
+                rows = np.concatenate([one.rows[:, 1] - one.rows[:, 0] for one in some])
+                info.read, info.pages = len(some), len(sizes)
+                info.page_bytes, info.page_rows = int(np.median(sizes)), int(np.median(rows))
+            yield info
 
 
 def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo:

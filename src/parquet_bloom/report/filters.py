@@ -98,13 +98,33 @@ def _fullest(columns: dict[str, list[tuple[Any, Any]]], files: Sequence[Any]) ->
 
 # --- filters --------------------------------------------------------------------------------------
 
+_SHOWN_PAGES = 8  # columns
 _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 
 
-def _index_lines(files: Sequence[Any]) -> list[str]:
-    """Lines on page indexes: which columns have them, and in how many row groups."""
-    groups = sum(file.row_groups for file in files)
+def _page_lines(files: Sequence[Any]) -> Iterator[str]:
+    """Lines on the page indexes of files, and on the pages of each column that has them."""
     every = [one for file in files for one in file.page_indexes]
+    yield from _index_lines(every, sum(file.row_groups for file in files))
+    if added := sum(one.added for one in every):
+        yield f"  {added:,} of these page indexes were added by add"
+    columns: dict[str, list[Any]] = {}
+    for one in every:
+        if one.read:
+            columns.setdefault(one.column, []).append(one)
+    texts = []
+    for name, found in columns.items():
+        sizes, rows = (sorted(getattr(one, key) for one in found) for key in ("page_bytes", "page_rows"))
+        middle = len(found) // 2  # of several files, one's
+        texts.append(f"{name} {size(sizes[middle])}, {plural(rows[middle], 'row')}")
+    if texts:
+        yield f"  pages (medians): {'; '.join(texts[:_SHOWN_PAGES])}" + (
+            f"; and {plural(len(texts) - _SHOWN_PAGES, 'more column')}" if len(texts) > _SHOWN_PAGES else ""
+        )
+
+
+def _index_lines(every: Sequence[Any], groups: int) -> list[str]:
+    """Lines on page indexes: which columns have them, and in how many row groups."""
     lines = []
     for kind, counted in (("offset", "offset_indexes"), ("column", "column_indexes")):
         columns: dict[str, int] = {}
@@ -114,8 +134,6 @@ def _index_lines(files: Sequence[Any]) -> list[str]:
         if columns:
             where = f"in {sum(columns.values()):,} of {groups * len(columns):,} column chunks"
             lines.append(f"  {kind} indexes of {enumerated(list(columns))}: {where}")
-    if added := sum(one.added for one in every):
-        lines.append(f"  {added:,} of these page indexes were added by add")
     return lines
 
 
@@ -134,7 +152,7 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
         _print_by_column(files, not form, say)
         for line in outlier_lines(files):
             say(line)
-    for line in _index_lines(files):
+    for line in _page_lines(files):
         say(line)
     if older := sum(file.older_footers for file in files):
         taken = size(sum(file.older_footer_bytes for file in files))
@@ -359,6 +377,8 @@ def print_status(report: Any, name: str, say: Say) -> None:
     of = ", ".join([*([name] if name else []), *([f"version {report.version}"] if report.version else [])])
     looked = f"{plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}"
     say(f"{of}: {looked}" if of else looked)
+    for line in _index_lines(report.page_indexes, report.row_groups):
+        say(line)
     if not report.columns:
         say("  no column has a filter; `parquet-bloom add` gives them some, `parquet-bloom advise` says which")
         return
