@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.footers import edited_footer
+from support.footers import INDEX_FIELDS, edited_footer, footer, indexes, without_indexes
 from support.object_store import ObjectStore
 from support.samples import digest, leftovers
 
@@ -26,7 +26,6 @@ from parquet_bloom import LayoutError, RequestError, UnknownColumnError
 from parquet_bloom._thrift.parquet.ttypes import (
     BoundaryOrder,
     ColumnChunk,
-    ColumnIndex,
     ColumnMetaData,
     DataPageHeader,
     FileMetaData,
@@ -41,38 +40,6 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.page_indexes import records_in
 
 PLACEMENTS = ["footer", "chunk-start", "tail"]
-_FIELDS = ("offset_index_offset", "offset_index_length", "column_index_offset", "column_index_length")
-Found = dict[tuple[int, str], tuple[Any, Any]]
-
-
-def footer(path: Path) -> FileMetaData:
-    data = path.read_bytes()
-    return compact.decode(FileMetaData, data[-8 - int.from_bytes(data[-8:-4], "little") : -8])[0]
-
-
-def indexes(path: Path) -> Found:
-    """(row group, column) -> its OffsetIndex and ColumnIndex, None where it has none."""
-    data, found = path.read_bytes(), {}
-    for group, one in enumerate(footer(path).row_groups):
-        for chunk in one.columns:
-            places = [
-                (OffsetIndex, chunk.offset_index_offset, chunk.offset_index_length),
-                (ColumnIndex, chunk.column_index_offset, chunk.column_index_length),
-            ]
-            pair = tuple(compact.decode(kind, data[at : at + n])[0] if at else None for kind, at, n in places)
-            found[group, ".".join(chunk.meta_data.path_in_schema)] = pair
-    return found
-
-
-def without_indexes(path: Path) -> Path:
-    """The same file, whose footer names no page index."""
-    bare = path.with_name(f"bare-{path.name}")
-    bare.write_bytes(path.read_bytes())
-    with edited_footer(bare) as metadata:
-        for group, name in itertools.product(metadata.row_groups, _FIELDS):
-            for chunk in group.columns:
-                setattr(chunk, name, None)
-    return bare
 
 
 def add(source: Path | str, target: Path | str | None, **options: Any) -> Any:
@@ -361,17 +328,17 @@ def test_indexes_that_are_there_stay(tmp_path: Path) -> None:
     theirs = indexes(source)
     with edited_footer(source) as metadata:
         chunk = metadata.row_groups[0].columns[2]
-        for name in _FIELDS:
+        for name in INDEX_FIELDS:
             setattr(chunk, name, None)
         metadata.row_groups[1].columns[3].column_index_offset = None
         metadata.row_groups[1].columns[3].column_index_length = None
     before, places = (
         digest(source),
-        [[getattr(chunk, name) for name in _FIELDS] for g in footer(source).row_groups for chunk in g.columns],
+        [[getattr(chunk, name) for name in INDEX_FIELDS] for g in footer(source).row_groups for chunk in g.columns],
     )
     report = add(source, None, in_place=True, page_bounds=["*"])
     assert (report.offset_indexes, report.column_indexes) == (1, 2)
-    after = [[getattr(chunk, name) for name in _FIELDS] for g in footer(source).row_groups for chunk in g.columns]
+    after = [[getattr(chunk, name) for name in INDEX_FIELDS] for g in footer(source).row_groups for chunk in g.columns]
     changed = [old != new for old, new in zip(places, after, strict=True)]
     assert sum(changed) == 2, "only those of the two chunks that lacked one"
     assert {k: v[0].page_locations for k, v in indexes(source).items()} == {
@@ -707,7 +674,7 @@ def test_a_record_that_speaks_of_an_index_of_others_cuts_none(tmp_path: Path) ->
     source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]))
     with edited_footer(source) as metadata:
         for group in metadata.row_groups:
-            for name in _FIELDS:
+            for name in INDEX_FIELDS:
                 setattr(group.columns[1], name, None)
     add(source, None, in_place=True)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake
+from support.footers import indexes, without_indexes
 
 from parquet_bloom import add_filters, count, inspect, remove_filters, verify
 from parquet_bloom import spark as bloom
@@ -72,6 +73,61 @@ def test_files_as_one_machine_gives_them(spark: Any, tmp_path: Path) -> None:
     (there / "torn.parquet").unlink()
     remove_filters(there, in_place=True, sync=False)
     assert bytes_of(there) == {name: data for name, data in before.items() if name != "torn.parquet"}
+
+
+def test_the_index_of_parquet_java_is_built_anew_from_its_file(spark: Any, tmp_path: Path) -> None:
+    """Spark writes page indexes by default: pages, NULLs and bounds are the same without them and with ours."""
+    columns = (
+        "id ascending",
+        "2999 - id descending",
+        "cast(id * 2654435761 % 3000 AS int) mixed",
+        "if(id % 11 = 0 OR id BETWEEN 300 AND 499, null, id) some_nulls",
+        "cast(null AS int) only_nulls",
+        "cast(id % 200 - 100 AS tinyint) small",
+        "cast(id - 1500 AS float) / 8 real",
+        "cast((id * 7919 % 3000 - 1500) / 100 AS decimal(9,2)) cents",
+        "cast((id * 7919 % 3000 - 1500) / 100 AS decimal(30,2)) wide",
+        "concat(lpad(id * 7919 % 3000, 4, '0'), 'é') text",
+        "concat(repeat('é', 40), lpad(id, 4, '0')) long",
+        "unhex(lpad(hex(id * 7919 % 3000), 8, '0')) bytes",
+        "id > 1500 flag",
+        "date_add(date'2026-01-01', cast(id AS int)) day",
+        "timestamp_micros(id) int96",
+        "cast(timestamp_micros(id) AS timestamp_ntz) stamp",
+        "if(id % 5 = 0, null, named_struct('x', id)) struct",
+        "if(id % 10 = 0, null, transform(sequence(0, id % 4), one -> one * id)) list",
+        "map(concat('k', id), id) map",
+    )
+    frame = spark.range(0, ROWS, 1, 1).selectExpr(*columns)
+    settings = {"parquet.page.row.count.limit": PAGE_ROWS, "parquet.page.size.row.check.min": 10}
+    frame.write.options(**settings).parquet(str(tmp_path / "java"))
+    [source] = (tmp_path / "java").glob("part-*.parquet")
+    theirs = indexes(source)
+    report = add_filters(
+        without_indexes(source), tmp_path / "f.parquet", columns=[], page_index=True, page_bounds="*", sync=False
+    ).files[0]
+    ours = indexes(tmp_path / "f.parquet")
+    assert ours.keys() == theirs.keys()
+    assert all("a repeated column" in note or "INT96" in note for note in report.index_notes)
+    for (group, name), (offsets, bounds) in theirs.items():
+        own_offsets, own_bounds = ours[group, name]
+        assert own_offsets.page_locations == offsets.page_locations, name
+        if own_bounds is None:
+            assert name.startswith(("list", "map", "int96")), name
+            continue
+        assert len(offsets.page_locations) >= ROWS // PAGE_ROWS, name
+        assert own_bounds.null_pages == bounds.null_pages, name
+        assert own_bounds.null_counts == bounds.null_counts, name
+        assert own_bounds.min_values == bounds.min_values, name
+        assert own_bounds.max_values == bounds.max_values, name
+        if name not in ("only_nulls", "long", "small"):
+            assert own_bounds.boundary_order == bounds.boundary_order, name
+    assert report.column_indexes == sum(bounds is not None for _, bounds in ours.values()) >= 16
+    assert not verify(tmp_path / "f.parquet", statistics=True).files[0].statistics.wrong  # type: ignore[union-attr]
+    where = "ascending BETWEEN 250 AND 520 AND some_nulls IS NOT NULL"
+    rows = sum(one % 11 != 0 for one in [*range(250, 300), *range(500, 521)])
+    found = [spark.read.parquet(str(path)).where(where).count() for path in (source, tmp_path / "f.parquet")]
+    assert found == [rows, rows]
 
 
 def test_a_second_run_into_a_folder_adds_what_is_missing(spark: Any, tmp_path: Path) -> None:
