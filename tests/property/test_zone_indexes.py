@@ -80,7 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups as small as these are read by pages, as large ones are."""
     monkeypatch.setattr(matching, "_LEAST", 0)
-    monkeypatch.setattr(matching, "_STRETCH", 8)
+    monkeypatch.setattr(matching.Reading, "_page_rows", lambda self, piece: 8)
 
 
 @pytest.mark.smoke

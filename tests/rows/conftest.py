@@ -11,4 +11,4 @@ from parquet_bloom.rows import matching
 def in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "_LEAST", 0)
     monkeypatch.setattr(matching, "_LEAST_REMOTE", 0)
-    monkeypatch.setattr(matching, "_STRETCH", 8)
+    monkeypatch.setattr(matching.Reading, "_page_rows", lambda self, piece: 8)

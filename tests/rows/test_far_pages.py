@@ -23,6 +23,9 @@ from parquet_bloom.rows import matching
 ROWS = 200_000
 
 
+PAGE_ROWS = matching.Reading._page_rows  # conftest.py puts another in its place
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """13 MB in two row groups: keys in no order, times in order, texts of a dictionary, lists, and numbers."""
@@ -42,7 +45,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingStore]:
     monkeypatch.setattr(matching, "_LEAST_REMOTE", 1 << 20)
-    monkeypatch.setattr(matching, "_STRETCH", 1 << 12)
+    monkeypatch.setattr(matching.Reading, "_page_rows", PAGE_ROWS)
     with recording() as running, reading_by("obstore"):
         running.objects = {"data/x.parquet": path.read_bytes()}
         yield running

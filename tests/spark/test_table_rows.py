@@ -136,7 +136,7 @@ def test_tables_that_changed(tmp_path: Path) -> None:
 def test_tables_that_changed_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As large files are read: the predicate's columns first, of the others the pages with a row."""
     monkeypatch.setattr(matching, "_LEAST", 0)
-    monkeypatch.setattr(matching, "_STRETCH", 2)
+    monkeypatch.setattr(matching.Reading, "_page_rows", lambda self, piece: 2)
     for seed in range(20, 26):
         (tmp_path / str(seed)).mkdir()
         check_evolved(seed, tmp_path / str(seed), 8)

@@ -13,4 +13,4 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small row groups are read by pages, as large ones are."""
     hasten(monkeypatch)
     monkeypatch.setattr(matching, "_LEAST", 0)
-    monkeypatch.setattr(matching, "_STRETCH", 8)
+    monkeypatch.setattr(matching.Reading, "_page_rows", lambda self, piece: 8)

@@ -8,14 +8,13 @@
 Of a predicate that is an AND the columns of its most selective part go first (`scan` chooses it), then its others.
 
 The rule of cost. A row group goes this way if its other columns have _LEAST bytes: a second read costs about a
-millisecond. As soon as one has many rows that match, the next ones are read at
-once, all columns together, as pyarrow then decodes them side by side: one row group, then two, four and so on, until
-one of them has few such rows.
+millisecond. As soon as one has many rows that match, it and the next ones are read at once, all columns together, as
+pyarrow then decodes them side by side: four row groups, then eight and so on, until few of them are such rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,18 +24,20 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.format.outline import extents
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
 from parquet_bloom.rows.layouts import path_of
 from parquet_bloom.rows.nested import leaves_by_column
-from parquet_bloom.rows.pages import Ahead
+from parquet_bloom.rows.pages import Ahead, places_of, read_places
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.source_rows import NUMBER, RowGroups
+from parquet_bloom.rows.unchanged import opened_as_searched
 from parquet_bloom.search.results import FileResult
 from parquet_bloom.storage.remote import in_order, side_by_side
 
 _LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed
-_MANY = 16  # one row of so many, or more
+_RUN = 4  # row groups that are read at once where many rows match; the next ones are decoded while one is filtered
 _STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
 _FILTERED = 1 << 13  # rows of the predicate's columns in a batch, or more: a reader may want batches of one row
 _TOGETHER = 256  # row groups of which rows are chosen at a time
@@ -61,6 +62,7 @@ class _Piece:
     first   whether the predicate's columns are read first
     large   whether it is worth to choose rows before all columns are read
     size    bytes of the predicate's columns, compressed
+    later   the file's other columns
     asked   whether a filter let it pass
     wanted  the only rows of it that can match; None: any
     """
@@ -71,12 +73,16 @@ class _Piece:
     first: bool
     large: bool
     size: int
+    later: Collection[str]
     asked: bool
     wanted: RowSelection | None = None
 
     @property
     def part(self) -> FilePart:
         return self.file, [self.group]
+
+
+_Kept = tuple[_Piece, list[pa.RecordBatch]]  # rows that a filter kept, the last column their positions
 
 
 class Reading:
@@ -136,9 +142,10 @@ class Reading:
         filters = [keep] if sooner is None else [sooner, keep]
         first = list(dict.fromkeys(filters[0].columns or ())) if whole and columns else []
         pieces = list(self._pieces(parts, first))
-        # run: how many pieces are read at a time; several at once where a filter says that a row is likely to be there
-        at, run = 0, self._rows.threads if pieces and pieces[0].asked else 1
-        many = False
+        # A filter says that a row is likely to be there: several row groups are read at a time.
+        likely = bool(pieces) and pieces[0].asked
+        many = likely and pieces[0].first and self._are_many([(pieces[0], 1)])
+        at, run = 0, _RUN if many else self._rows.threads if likely else 1  # run: how many pieces are read at a time
         while at < len(pieces):
             by_columns = pieces[at].first and not many
             stop, size = at + 1, pieces[at].size
@@ -147,12 +154,22 @@ class Reading:
                 if pieces[at].first and (stop - at >= run or (by_columns and size > _AT_ONCE)):
                     break
                 stop += 1
-            some, found = pieces[at:stop], 0
-            for batch in self._by_columns(some, first, filters) if by_columns else self._at_once(some, keep):
+            some, before, found = pieces[at:stop], many, 0
+            if by_columns:
+                ahead = self._ahead(some, first)
+                kept = list(self._kept(some, first, filters[0]))
+                many = self._are_many(map(self._with_pages, kept))
+                if many:  # these, too, are read again
+                    run = _RUN
+                    continue
+                rows = self._by_columns(kept, ahead, filters)
+            else:
+                rows = self._at_once(some, keep)
+            for batch in rows:
                 found += batch.num_rows
                 yield batch
             if pieces[at].first:
-                before, many = many, found * _MANY >= sum(piece.rows for piece in some)
+                many = self._are_many([(some[0], found), *((piece, 0) for piece in some[1:])])
                 run = 2 * run if many == before else 1
             at = stop
 
@@ -173,7 +190,46 @@ class Reading:
                     )
                 by_columns = bool(first and later) and others >= least
                 large, asked = some and own + others >= least, bool(decision.asked[group])
-                yield _Piece(file, group, int(outline.rows[group]), by_columns, large, own, asked)
+                yield _Piece(file, group, int(outline.rows[group]), by_columns, large, own, stored[1], asked)
+
+    def _page_rows(self, piece: _Piece) -> int:
+        """The rows of a page, of the largest column that is read later; _STRETCH if it has smaller pages.
+
+        So it is, too, where a file on another storage had to be asked.
+        """
+        outline = piece.file.outline
+        assert outline is not None
+        starts, stops = extents(outline)
+        sizes = stops[piece.group] - starts[piece.group]
+        leaf = max(
+            (leaf for leaf in outline.leaves if leaf.path[0] in piece.later),
+            key=lambda leaf: int(sizes[leaf.index]),
+            default=None,
+        )
+        if leaf is None:
+            return _STRETCH
+        if piece.file.file.is_local and places_of(outline, piece.group, leaf) is None:
+            with opened_as_searched(piece.file, self._rows.opened) as source:
+                read_places(source, outline, [piece.group], [leaf])
+        places = places_of(outline, piece.group, leaf)
+        return _STRETCH if places is None else max(_STRETCH, -(-piece.rows // len(places.pages)))
+
+    def _pages_of(self, piece: _Piece, positions: Positions) -> int:
+        """In how many pages of a row group some rows lie."""
+        return len(np.unique(positions // self._page_rows(piece)))
+
+    def _with_pages(self, kept: _Kept) -> tuple[_Piece, int]:
+        piece, batches = kept
+        positions = [batch.column(batch.num_columns - 1).to_numpy() for batch in batches]
+        return piece, self._pages_of(piece, np.concatenate(positions)) if positions else 0
+
+    def _are_many(self, found: Iterable[tuple[_Piece, int]]) -> bool:
+        """Whether so many pages of row groups have rows that match that it is as well to read all of them.
+
+        found  row groups, and how many pages of each have one, or more than it has
+        """
+        some = [(pages and pages * self._page_rows(piece), piece.rows) for piece, pages in found]
+        return 2 * sum(rows for rows, _ in some) > sum(rows for _, rows in some)
 
     def _chosen(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
         """The pieces, large ones with the only rows that can match; none of those without such a row."""
@@ -203,13 +259,10 @@ class Reading:
             if kept.num_rows:
                 yield kept
 
-    def _by_columns(
-        self, pieces: Sequence[_Piece], first: list[str], filters: Sequence[Filter]
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows that match: the predicate's columns are read first."""
-        ahead = self._ahead(pieces, first)
+    def _by_columns(self, kept: Sequence[_Kept], ahead: Ahead, filters: Sequence[Filter]) -> Iterator[pa.RecordBatch]:
+        """The rows that match, of those that the first filter kept: the other columns are read."""
 
-        def widened(one: tuple[_Piece, list[pa.RecordBatch]]) -> tuple[int, list[pa.Table]]:
+        def widened(one: _Kept) -> tuple[int, list[pa.Table]]:
             piece, batches = one
             ahead.wait()
             kept = pa.Table.from_batches(batches) if batches else None
@@ -223,8 +276,9 @@ class Reading:
                     kept = pa.Table.from_batches(found) if found else None
             return piece.rows, [] if kept is None else list(self._widened(piece, kept, self._every))
 
-        threads = self._rows.threads if all(one.file.file.is_local for one in pieces) else 1
-        kept = self._kept(pieces, first, filters[0])
+        # What is read whole pyarrow decodes in all threads: two row groups at a time would take longer than in turn.
+        apart = all(one[0].file.file.is_local and not self._are_many([self._with_pages(one)]) for one in kept)
+        threads = self._rows.threads if apart else 1
         with closing(in_order(widened, kept, threads if threads > 1 else 0, settle=True)) as results:
             for result in results:
                 rows, tables = result()
@@ -255,9 +309,7 @@ class Reading:
                 ahead.read(file, self._rows.opened, groups, leaves)
         return ahead
 
-    def _kept(
-        self, pieces: Sequence[_Piece], first: list[str], keep: Filter
-    ) -> Iterator[tuple[_Piece, list[pa.RecordBatch]]]:
+    def _kept(self, pieces: Sequence[_Piece], first: list[str], keep: Filter) -> Iterator[_Kept]:
         """The first columns of the rows that a filter keeps, the last one their positions in the row group."""
         for single, some in groupby(self._chosen(pieces), lambda piece: piece.wanted is not None):
             if not single:
@@ -277,9 +329,7 @@ class Reading:
         schema = self._rows.projected(names).append(pa.field(NUMBER, pa.int64()))
         return pa.Table.from_arrays([*(columns[name] for name in names), pa.chunked_array([positions])], schema=schema)
 
-    def _kept_of(
-        self, pieces: list[_Piece], first: list[str], keep: Filter
-    ) -> Iterator[tuple[_Piece, list[pa.RecordBatch]]]:
+    def _kept_of(self, pieces: list[_Piece], first: list[str], keep: Filter) -> Iterator[_Kept]:
         ends = np.cumsum([piece.rows for piece in pieces])
         starts = ends - [piece.rows for piece in pieces]
         found: list[list[pa.RecordBatch]] = [[] for _ in pieces]
@@ -313,7 +363,7 @@ class Reading:
         self, piece: _Piece, names: Sequence[str], positions: Positions
     ) -> Iterator[tuple[Positions, dict[str, pa.ChunkedArray]]]:
         """Columns of some rows of a row group, by pages if these are few; stretch by stretch, with their positions."""
-        few = len(np.unique(positions // _STRETCH)) * _STRETCH * 2 <= piece.rows
+        few = not self._are_many([(piece, self._pages_of(piece, positions))])
         found = dict(self._rows.at(piece.part, names, RowSelection.of_positions(positions))) if few else {}
         rest = [name for name in names if name not in found]
         if not rest:
