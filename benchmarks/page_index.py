@@ -1,6 +1,6 @@
 """Page indexes for files that exist: what engines gain by `add --page-index`, and what it costs.
 
-    python benchmarks/page_index.py [--rows 4194304] [--runs 5] [--folder DIR] [--table]
+    python benchmarks/page_index.py [--rows 4194304] [--runs 5] [--folder DIR] [--table] [--store]
 
 A file as pyarrow writes it by default (row groups of 1,048,576 rows, no page index) and 12 columns, with filters on
 `id`; the same with offset indexes; and with a column index of `ts`, too. Measured, in ms: 101 rows of a range of time,
@@ -8,6 +8,7 @@ and one id, by DataFusion with its default settings and with filters pushed down
 median. Then `add --page-index --page-bounds ts` over `add`, both into new files, in turn. Warm cache; ratios count.
 
 --table  a table in Markdown at the end, for docs/page-indexes.md
+--store  in place of times: requests and bytes of DataFusion's own reader, of an S3 API on loopback (store.py)
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import datafusion
+import datafusion.object_store
 import duckdb
 import pyarrow.parquet as pq
 from rows import events
+from store import BUCKET, serving
 
 import parquet_bloom
 
@@ -60,6 +63,30 @@ def ways_of(path: Path) -> dict[str, Callable[[str], int]]:
     return ways
 
 
+def ask_store(folder: Path, paths: dict[str, Path], questions: dict[str, tuple[str, int]]) -> list[list[str]]:
+    """Requests and bytes of each question, by DataFusion: a line each."""
+    lines = {(pushed, question): [] for pushed in ("false", "true") for question in questions}
+    for name in FILES:
+        one = folder / "store" / paths[name].stem
+        one.mkdir(parents=True, exist_ok=True)
+        (one / "t.parquet").unlink(missing_ok=True)
+        (one / "t.parquet").hardlink_to(paths[name])
+        with serving(one, 0.0) as (port, counts):
+            at = {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "k", "secret_access_key": "s"}
+            objects = datafusion.object_store.AmazonS3(BUCKET, region="us-east-1", allow_http=True, **at)
+            for (pushed, question), cells in lines.items():
+                where, rows = questions[question]
+                context = datafusion.SessionContext(datafusion.SessionConfig().set(_PUSHED, pushed))
+                context.register_object_store("s3://", objects, BUCKET)
+                context.register_parquet("t", f"s3://{BUCKET}/t.parquet")
+                counts()
+                assert sum(b.num_rows for b in context.sql(f"SELECT * FROM t WHERE {where}").collect()) == rows
+                told = counts()
+                cells.append(f"{told['bytes'] / 1e6:.1f} MB, {sum(told['kinds'].values())} requests")
+    names = {"false": "DataFusion", "true": "DataFusion, pushed down"}
+    return [[f"{names[pushed]}: {question}", *cells] for (pushed, question), cells in lines.items()]
+
+
 def in_turn(runs: int, ways: dict[Any, Callable[[], object]]) -> dict[Any, float]:
     """The median of each in ms; all of them once, run by run, the first of which does not count."""
     found: dict[Any, list[float]] = {name: [] for name in ways}
@@ -77,11 +104,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-page-index"))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--store", action="store_true")
     given = parser.parse_args()
     paths = make(given.folder, given.rows)
     at = given.rows * 5 // 8
     key = pq.ParquetFile(paths[""]).read(columns=["id"])["id"][at].as_py()
     questions = {"a range of ts": (f"ts BETWEEN {at} AND {at + 100}", 101), "one id": (f"id = {key}", 1)}
+    if given.store:
+        for line in ask_store(given.folder, paths, questions):
+            print(*line, sep=" | ")
+        return
     lines = [["", *FILES]]
     every = {name: ways_of(paths[name]) for name in FILES}
     for question, (where, rows) in questions.items():

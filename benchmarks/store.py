@@ -27,8 +27,8 @@ import time
 import urllib.request
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from functools import lru_cache
 from pathlib import Path
@@ -192,6 +192,24 @@ async def serve(folder: Path) -> None:
     await server.serve_forever()
 
 
+@contextmanager
+def serving(folder: Path, seconds: float) -> Iterator[tuple[int, Callable[[], Any]]]:
+    """A server of the files of a folder, in a process of its own: its port, and what was asked since the last time."""
+    server = subprocess.Popen([sys.executable, __file__, "--serve", str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+
+        def counts() -> Any:
+            return json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/__counts?seconds={seconds}"))
+
+        counts()
+        yield port, counts
+    finally:
+        server.terminate()
+        server.wait()
+
+
 # --- the calls ------------------------------------------------------------------------------------
 
 
@@ -346,15 +364,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         ids = (write_large_files if is_large else write_files)(folder, n)
-        server = subprocess.Popen([sys.executable, __file__, "--serve", made], stdout=subprocess.PIPE, text=True)
-        try:
-            assert server.stdout is not None
-            port = int(server.stdout.readline())
-
-            def counts() -> Any:
-                return json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/__counts?seconds={seconds}"))
-
-            counts()
+        with serving(folder, seconds) as (port, counts):
             sizes = [path.stat().st_size // 1000 for path in (folder / "data").iterdir()]
             print(f"{n} objects of {sum(sizes) // len(sizes)} kB, {1000 * seconds:g} ms a request")
             print(f"{'':26}{'requests':>9}{'most':>6}{'rounds':>8}{'kB':>8}{'seconds':>9}{'of work':>9}")
@@ -368,9 +378,6 @@ def main() -> None:
                 total = sum(told["kinds"].values())
                 counted = f"{name:26}{total:9,}{told['most']:6}{told['rounds']:8,}{told['bytes'] // 1000:8,}"
                 print(f"{counted}{clock:9.2f}{work:9.2f}  {kinds}", flush=True)
-        finally:
-            server.terminate()
-            server.wait()
 
 
 if __name__ == "__main__":
