@@ -573,6 +573,36 @@ def test_repair_stays_sound(tmp_path: Path) -> None:
             assert digest(two) == before
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("columns", [[], ["text"]], ids=["alone", "filters"])
+def test_remove_after_a_repair_takes_the_indexes_that_are_still_there(
+    tmp_path: Path, placement: str, columns: list[str]
+) -> None:
+    """A repair drops a wrong column index of ours; the record speaks of the others, and the repair stays."""
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]), write_page_index=False)
+    with edited_footer(source) as metadata:
+        metadata.row_groups[0].columns[0].meta_data.statistics.null_count = 7
+    add(source, None, in_place=True, page_bounds=["*"], placement=placement, columns=columns)
+    at = footer(source).row_groups[1].columns[0].column_index_offset
+    data = bytearray(source.read_bytes())
+    place = data.index((0).to_bytes(8, "little"), at)  # the least value of its first page that has a 0
+    data[place] = 77
+    source.write_bytes(data)
+    before = digest(source)
+    [repaired] = parquet_bloom.repair(source, in_place=True, sync=False).files
+    assert {one.statistic.split(".")[0] for one in repaired.wrong} == {"null_count", "column_index"}
+    assert [bounds is not None for _, bounds in indexes(source).values()].count(False) == 1
+    assert sum(one.added for one in parquet_bloom.inspect(source).files[0].page_indexes) == 2 * 6 - 1
+    kept = digest(source)
+    [removed] = parquet_bloom.remove_filters(source, in_place=True, sync=False).files
+    assert (removed.indexes, removed.removed) == (2 * 6 - 1, 3 * len(columns))
+    assert all(found == (None, None) for found in indexes(source).values())
+    assert parquet_bloom.verify(source, statistics=True).files[0].statistics.wrong == []
+    assert parquet_bloom.inspect(source).files[0].repaired
+    assert pq.read_table(source).equals(table().select(["mixed", "text"]))
+    assert kept != before
+
+
 def test_row_groups_without_rows(tmp_path: Path) -> None:
     empty = table().slice(0, 0)
     source = tmp_path / "f.parquet"

@@ -39,7 +39,7 @@ from parquet_bloom.format.compact_tree import StatisticsId
 from parquet_bloom.format.edits import FooterEdit, Moves, StatisticsChanges, edit_footer, index_changes
 from parquet_bloom.format.footer import ChunkKey, Footer, IndexKind, decode_footer
 from parquet_bloom.format.outline import outline_of
-from parquet_bloom.format.provenance import repair_tails, tail_facts
+from parquet_bloom.format.provenance import all_ranges, repair_tails, rewritten, tail_facts
 from parquet_bloom.format.repairs import plain_bound, repair_pair
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import has_order, is_signed_number
@@ -259,7 +259,12 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
     for key, truth in known.items():
         if key in statistics or (key[1] in bare and has_bounds(footer.meta(*key).statistics)):
             statistics[key] = _changes(footer, key, truth, None if key[1] in bare else bounds[key])
-    return FooterEdit(statistics=statistics, indexes=index_changes(indexes), num_rows=num_rows)
+    records: dict[int, str | None] = {}
+    if any(indexes.values()):  # what the file says of the others is still believed then, so `remove` takes them
+        there = {kind: footer.index_ranges(kind) for kind in IndexKind}
+        staying = {kind: {k: at for k, at in there[kind].items() if k not in indexes[kind]} for kind in IndexKind}
+        records, _ = rewritten(footer, all_ranges(footer), [], keep_tails=True, index_ranges=staying)
+    return FooterEdit(key_values=records, statistics=statistics, indexes=index_changes(indexes), num_rows=num_rows)
 
 
 def _bounds(leaf: Leaf, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:
