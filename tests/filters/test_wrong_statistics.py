@@ -148,6 +148,29 @@ def test_a_bound_inside_of_the_values_is_wrong_and_a_loose_one_is_right(
             assert wrong(path) == ({(0, name, field)} if is_wrong else set()), (at, value)
 
 
+@pytest.mark.parametrize("precision", [2, 4, 6, 9, 11, 14, 18, 19, 21, 28, 38, 45, 60, 76])
+def test_decimals_of_every_width(precision: int, tmp_path: Path) -> None:
+    """A bound that is off by one is found, whichever byte of the number has the difference."""
+    rng, path = random.Random(precision), tmp_path / "f.parquet"
+    kind = pa.decimal256(precision, 0) if precision > 38 else pa.decimal128(precision, 0)
+    for _ in range(12):
+        most = 10 ** rng.randint(1, precision) - 1
+        near = rng.randint(-most, most)
+        near = max(-most, near - near % 2 ** rng.choice([0, 7, 63]))  # about where the highest of eight bytes changes
+        values = [max(-most, min(most, near + rng.randint(-300, 300))) for _ in range(50)]
+        values += [rng.choice([-1, 1]) * rng.randint(0, most) for _ in range(rng.choice([0, 50]))]
+        stored = [decimal.Decimal(n) if rng.random() < 0.8 else None for n in values] + [decimal.Decimal(near)]
+        pq.write_table(pa.table({"d": pa.array(stored, kind)}), path, use_dictionary=rng.random() < 0.5)
+        low, high = (int(pick(n for n in stored if n is not None)) for pick in (min, max))
+        assert wrong(path) == set()
+        for field, value, true in (("min", low + 1, low), ("max", high - 1, high)):
+            bound = value.to_bytes(pq.ParquetFile(path).schema.column(0).length, "big", signed=True)
+            with edited_footer(path) as metadata:
+                setattr(metadata.row_groups[0].columns[0].meta_data.statistics, f"{field}_value", bound)
+            found = [one for one in statistics(path).wrong if one.statistic == f"{field}_value"]
+            assert [(one.stated, one.found) for one in found] == [(str(value), str(true))]
+
+
 def lie(path: Path, field: str, value: Any, column: int = 0, row_group: int = 0) -> None:
     with edited_footer(path) as metadata:
         setattr(metadata.row_groups[row_group].columns[column].meta_data.statistics, field, value)

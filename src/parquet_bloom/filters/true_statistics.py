@@ -6,7 +6,7 @@
 No loop runs over values. Values in the column's own order (format.statistics.domain_of):
 
     integers    int32, int64, or the unsigned ones of the same bytes
-    DECIMAL     in bytes: of one width, with the sign's bit turned, so that bytewise order is that of the numbers
+    DECIMAL     in bytes: of one width, eight of them at a time as integers
     floats      a NaN has no place in bounds; it is counted
     bytes       as they are
 
@@ -16,7 +16,7 @@ Source: parquet.thrift, ColumnOrder.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, Leaf
-from parquet_bloom.format.statistics import MOST_BYTES, Domain, domain_of
+from parquet_bloom.format.statistics import MOST_BYTES, domain_of
 from parquet_bloom.kernels.hashes import hash_array, offsets_of
 
 
@@ -91,7 +91,7 @@ class ChunkStatistics(TrueStatistics):
             return
         if self._hashes is not None:
             self._hashes.append(np.unique(hash_array(_distinct(batch))))
-        values = batch if self.domain is None else comparable(batch, self.leaf, self.domain)
+        values = batch if self.domain is None else _comparable(batch, self.leaf)
         # The pages that the batch is part of, and where each ends in it.
         page, begin = bisect_right(self._firsts, self._at) - 1, 0
         while begin < n:
@@ -110,25 +110,24 @@ class ChunkStatistics(TrueStatistics):
     def _bounds(self, part: pa.Array) -> tuple[Any, Any]:
         """The least and the greatest of some values, of which one at least is no NULL."""
         part = _distinct(part)
-        if self.domain == "integer" and self.leaf.physical == BYTE_ARRAY:
-            part = _decimals_of_one_width(part.drop_null())
-            if part is None:
+        if self.domain == "integer" and self.leaf.physical in (BYTE_ARRAY, FLBA):
+            rows = _rows_of(part)
+            if rows is None:
                 self.has_bounds = False
                 return None, None
+            return _extreme(rows, np.min), _extreme(rows, np.max)
+        if pt.is_primitive(part.type) and not pt.is_boolean(part.type):
+            numbers = _numbers(part)
+            low, high = numbers.min().item(), numbers.max().item()
+            if low != low:  # numpy's are NaN where any value is
+                reals = numbers[numbers == numbers]
+                self.nans += len(numbers) - len(reals)
+                low, high = (reals.min().item(), reals.max().item()) if len(reals) else (None, None)
+            return low, high
         import pyarrow.compute as pc  # half as long to load as pyarrow itself; `add` of most files needs no bounds
 
-        if not part.null_count and pt.is_primitive(part.type) and not pt.is_boolean(part.type):
-            numbers = part.to_numpy()
-            low, high = numbers.min().item(), numbers.max().item()
-            if low == low:  # numpy's are NaN where any value is
-                return low, high
         found = pc.min_max(part).as_py()
         low, high = found["min"], found["max"]
-        if self.leaf.float_bits:
-            self.nans += pc.sum(pc.is_nan(part)).as_py()
-            return (low, high) if low <= high else (None, None)  # pyarrow's bounds of nothing but NaN are no bounds
-        if self.domain == "integer" and isinstance(low, bytes):
-            low, high = (int.from_bytes(bytes([one[0] ^ 0x80]) + one[1:], "big", signed=True) for one in (low, high))
         return (int(low), int(high)) if self.domain == "integer" else (low, high)
 
 
@@ -137,26 +136,40 @@ def _distinct(values: pa.Array) -> pa.Array:
     if not pt.is_dictionary(values.type):
         return values
     used = np.zeros(len(values.dictionary), bool)
-    used[values.indices.drop_null().to_numpy()] = True
+    used[_numbers(values.indices)] = True
     return values.dictionary.filter(pa.array(used))
 
 
-def comparable(batch: pa.Array, leaf: Leaf, domain: Domain | None) -> pa.Array:
-    """Values and NULLs of a type that pyarrow compares as the column's order does; DECIMAL in BYTE_ARRAY as it is."""
+def _numbers(entries: pa.Array) -> NDArray[Any]:
+    """The entries of a fixed width that are no NULL: in half of the time that pyarrow takes to drop NULLs."""
+    kind, start, stop = entries.type, entries.offset, entries.offset + len(entries)
+    fixed = f"V{kind.byte_width}" if pt.is_fixed_size_binary(kind) else kind.to_pandas_dtype()
+    valid, data = entries.buffers()
+    found = np.frombuffer(data, fixed, stop)[start:]
+    if entries.null_count:
+        bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=stop, bitorder="little")
+        found = found.compress(bits[start:].view(bool))
+    return found
+
+
+def _comparable(batch: pa.Array, leaf: Leaf) -> pa.Array:
+    """Values and NULLs of a type that pyarrow compares as the column's order does; DECIMAL in bytes as it is."""
     if leaf.float_bits == 16:
         halves = pa.Array.from_buffers(pa.float16(), len(batch), batch.buffers(), offset=batch.offset)
         return halves.cast(pa.float32())
-    if leaf.physical == FLBA and domain == "integer":
-        rows = np.frombuffer(batch.buffers()[1], np.uint8)
-        rows = rows[: len(rows) // leaf.type_length * leaf.type_length].reshape(-1, leaf.type_length).copy()
-        return _with_turned_sign(rows, batch)
     if leaf.logical == "INTEGER" and not leaf.signed:
         return batch.view(pa.uint32() if leaf.width == 4 else pa.uint64())
     return batch
 
 
-def _decimals_of_one_width(stored: pa.Array) -> pa.Array | None:
-    """DECIMALs in BYTE_ARRAY, each as long as the longest; None where one is empty, or longer than any engine knows."""
+def _rows_of(stored: pa.Array) -> NDArray[np.uint8] | None:
+    """DECIMALs in bytes but for NULLs, uint8[n, bytes of each], big-endian, each as long as the longest.
+
+    None where one is empty, or longer than any engine knows.
+    """
+    if pt.is_fixed_size_binary(stored.type):
+        return _numbers(stored).view(np.uint8).reshape(-1, stored.type.byte_width)
+    stored = stored.drop_null()
     offsets = offsets_of(stored).astype(np.int64)
     lengths = np.diff(offsets)
     width = int(lengths.max())
@@ -168,15 +181,17 @@ def _decimals_of_one_width(stored: pa.Array) -> pa.Array | None:
     # Byte k of a value goes to column width - length + k of its row.
     row_of = np.repeat(np.arange(len(stored)), lengths)
     rows[row_of, np.arange(len(data)) + (width - lengths - starts)[row_of]] = data
-    return _with_turned_sign(rows)
+    return rows
 
 
-def _with_turned_sign(rows: NDArray[np.uint8], like: pa.Array | None = None) -> pa.Array:
-    """Big-endian numbers, uint8[n, bytes of each], as an array of which bytewise order is theirs.
-
-    like  an array with the same NULLs, and offset
-    """
-    rows[:, 0] ^= 0x80
-    data, valid = pa.py_buffer(rows), None if like is None else like.buffers()[0]
-    length, offset = (len(rows), 0) if like is None else (len(like), like.offset)
-    return pa.Array.from_buffers(pa.binary(rows.shape[1]), length, [valid, data], offset=offset)
+def _extreme(rows: NDArray[np.uint8], pick: Callable[[NDArray[Any]], Any]) -> int:
+    """The number that `pick` takes, np.min or np.max: by eight bytes at a time, of the rows that are equal so far."""
+    width = rows.shape[1]
+    if width < 8:
+        rows = np.pad(rows, ((0, 0), (0, 8 - width)))
+    for at in (*range(0, width - 8, 8), max(0, width - 8)):
+        # The first eight have the sign. The last overlap those before, which are equal in all rows that remain.
+        kind = "i8" if at == 0 else "u8"
+        numbers = np.ndarray(len(rows), f">{kind}", rows, at, rows.strides[:1]).astype(kind)
+        rows = rows.compress(numbers == pick(numbers), axis=0)
+    return int.from_bytes(rows[0, :width].tobytes(), "big", signed=True)
