@@ -62,7 +62,8 @@ def test_many_pages(tmp_path: Path, seed: int) -> None:
     """Random columns in pages of a few rows: pyarrow's own places, and bounds that hold all values of their pages."""
     rng = random.Random(seed)
     tables = random_file(seed, tmp_path).tables
-    tables = [table.slice(at, at + 40) for table in tables for at in (0, 40)]
+    some = [table.slice(at, at + 40) for table in tables for at in (0, 40)]
+    tables = [table for table in some if table.num_rows] or some[:1]  # beside an empty row group there is no index
     source, bare, target = (tmp_path / f"{name}.parquet" for name in ("source", "bare", "target"))
     options = {
         "max_rows_per_page": rng.randint(1, 6),

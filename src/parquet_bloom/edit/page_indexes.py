@@ -2,8 +2,8 @@
 
     [ body ][ filters ][ column indexes ][ offset indexes ][ new footer ]      right before it, wherever filters go
 
-All offset indexes lie side by side, as readers read all of a kind as one range. A file gets one for each column chunk
-that has pages, or none: where the headers of one chunk do not say where its rows lie, the report has the reason.
+All offset indexes lie side by side, as readers read all of a kind as one range. A file gets one for each column chunk,
+or none: where one chunk has no pages, or their headers do not say where its rows lie, the report has the reason.
 
 A column index needs the values. Columns that are named get one, and by default those which are decoded for filters,
 where it excludes half of the pages or more. None of a repeated column, whose pages' NULLs are counted in several ways;
@@ -36,6 +36,8 @@ from parquet_bloom.format.walked import INDEX_SLOTS
 from parquet_bloom.storage.open_file import OpenFile
 
 _OFFSET_BYTES, _COLUMN_BYTES = 24, 144  # of a page in an index, at most about
+# An index without a page is no cure: 43 to 55 panic over it.
+_EMPTY = "so no page to name, and DataFusion before 51 reads no file in which some chunks alone have an index"
 
 
 @dataclass(slots=True)
@@ -84,12 +86,12 @@ def plan_indexes(source: OpenFile, page_bounds: Sequence[str], decoded: Collecti
         values = footer.column_chunks(leaf.index).num_values
         for group, rows in enumerate(footer.rows):
             key = (group, leaf.index)
-            if not rows and not values[group]:
-                continue
             lacks = key not in there[IndexKind.OFFSET]
             may = key not in there[IndexKind.COLUMN] and not refusals[leaf] and (leaf in named or key in decoded)
             if not lacks and not may:
                 continue
+            if not rows and not values[group]:
+                return IndexPlan(notes=[*plan.notes, f"no page index: row group {group} has no rows, {_EMPTY}"])
             pages = _names_another(outline, key, lacks, may) or data_pages(source, group, leaf)
             if isinstance(pages, str):
                 reason = f"no page index: row group {group}, column {leaf.name}: {pages}"
