@@ -36,6 +36,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     SchemaElement,
 )
 from parquet_bloom.cli import run
+from parquet_bloom.filters import page_places
 from parquet_bloom.format import compact
 from parquet_bloom.format.page_indexes import records_in
 
@@ -476,6 +477,16 @@ def test_verify_counts_the_rows_of_lists(tmp_path: Path, version: str) -> None:
     source.write_bytes(data)
     (found,) = wrong(source)
     assert "column list.list.element: offset_index.first_row_index is 38 of page 1, the values give 37" in found
+
+
+def test_verify_reads_each_page_header_of_lists_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", lists().select(["list"]), use_dictionary=False)
+    pages = sum(len(offsets.page_locations) for offsets, _ in indexes(source).values())
+    read: list[bytes] = []
+    head = page_places.page_head
+    monkeypatch.setattr(page_places, "page_head", lambda data: read.append(data) or head(data))
+    assert wrong(source) == []
+    assert len(read) == pages
 
 
 @pytest.mark.parametrize("spec", ["statistics", "parquet-41"])

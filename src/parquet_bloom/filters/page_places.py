@@ -17,7 +17,7 @@ Sources: parquet.thrift, PageHeader and OffsetIndex; PageIndex.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -235,9 +235,12 @@ def walked_places(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf
 _CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}  # that pyarrow decompresses as it is
 
 
-def data_pages(source: OpenFile, row_group: int, leaf: Leaf) -> NDArray[np.int64] | str:
+def data_pages(
+    source: OpenFile, row_group: int, leaf: Leaf, walked: Iterable[Page] | None = None
+) -> NDArray[np.int64] | str:
     """Walk over a chunk for its offset index, whatever its pages are.
 
+    walked   its pages, by somebody who walked over it already
     returns  int64[n, 3]: offset, bytes with the header, and first row of each data page; or why there can be none
     Pages of other kinds are passed over. Of a file on another storage the chunk is read whole. Raises StorageError.
     """
@@ -246,11 +249,13 @@ def data_pages(source: OpenFile, row_group: int, leaf: Leaf) -> NDArray[np.int64
     extent, values = chunks.extents[row_group], chunks.num_values[row_group]
     if not len(MAGIC) <= extent[0] < extent[1] <= footer.start:
         return f"its pages take the bytes {extent[0]:,} to {extent[1]:,}, and the footer begins at {footer.start:,}"
-    source.prefetch([(extent[0], extent[1] - extent[0])])
+    if walked is None:
+        source.prefetch([(extent[0], extent[1] - extent[0])])
+        walked = page_headers(source, "", extent, values, footer.created_by)
     found: list[tuple[int, int, int]] = []
     row = seen = 0
     try:
-        for page in page_headers(source, "", extent, values, footer.created_by):
+        for page in walked:
             if len(found) >= limits().max_list_elements:
                 return f"it has over {len(found):,} pages, more than " + parameter("max_list_elements")
             if page.end > footer.start:

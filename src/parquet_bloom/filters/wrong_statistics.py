@@ -433,7 +433,7 @@ class _Chunk:
         self._compare_pages("offset_index.compressed_page_size", sizes, [page.end - page.at for page in pages])
         first_rows = firsts
         if first_rows is None and not self.source.is_remote:
-            walked = data_pages(self.source, self.group, self.leaf)
+            walked = data_pages(self.source, self.group, self.leaf, pages)
             if isinstance(walked, str):
                 self.partly.append(f"rows in the offset index of row group {self.group}: {walked}")
             else:
