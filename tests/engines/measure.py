@@ -149,7 +149,7 @@ def _answer(process: EngineProcess, pair: tuple[Path, Path], about: tuple[str, s
 
 
 def as_text(all_facts: Sequence[EngineFacts]) -> str:
-    """The text of engines.json: a line for each kind of an engine; then hazards, and who finds a NaN."""
+    """The text of engines.json: a line for each kind of an engine; then hazards, and who finds rows by right bounds."""
     entries = []
     for facts in all_facts:
         plain = {name: getattr(facts, name) for name in ("name", "title", "version", "how", "when", "note")}
@@ -157,8 +157,9 @@ def as_text(all_facts: Sequence[EngineFacts]) -> str:
         rows = [f"  {json.dumps(k)}: {json.dumps(facts.answers[k])}" for k in KINDS if k in facts.answers]
         entries.append(head + ', "answers": {\n' + ",\n".join(rows) + "\n}}")
     dangers = [json.dumps(asdict(hazard), ensure_ascii=False) for hazard in known.hazards()]
-    beside = [json.dumps(one, ensure_ascii=False) for one in known.beside_nan()]
-    parts = {"engines": entries, "hazards": dangers, "bounds beside a NaN": beside}
+    parts = {"engines": entries, "hazards": dangers}
+    for about in (known.BESIDE_NAN, known.SOME_GROUPS):
+        parts[about] = [json.dumps(one, ensure_ascii=False) for one in known.by_bounds(about)]
     return "{" + ",\n".join(f'"{name}": [\n' + ",\n".join(lines) + "\n]" for name, lines in parts.items()) + "}\n"
 
 

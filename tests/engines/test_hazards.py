@@ -26,7 +26,7 @@ from support.footers import edited_footer
 
 import parquet_bloom
 from parquet_bloom.edit.plan import Placement
-from parquet_bloom.facts.known import Hazard, beside_nan, hazards, nan_losers
+from parquet_bloom.facts.known import BESIDE_NAN, SOME_GROUPS, Hazard, by_bounds, hazards, losers
 
 DUCKDB = metadata.version("duckdb")
 PLACEMENTS: tuple[Placement, ...] = ("footer", "chunk-start", "tail")
@@ -170,22 +170,22 @@ def test_no_two_filter_ranges_of_a_file_of_ours_overlap(many_groups: Path, tmp_p
 # --- bounds beside a NaN --------------------------------------------------------------------------
 
 
-def nan_finders(path: Path) -> dict[str, int]:
-    """The rows that each engine finds by `x > 5`."""
+def finders(path: Path, least: int = 5) -> dict[str, int]:
+    """The rows that each engine finds by `x > least`."""
     context = datafusion.SessionContext()
     context.register_parquet("t", str(path))
     return {
-        "duckdb": duckdb_finds(path, "x > 5"),
-        "datafusion": context.sql("SELECT count(*) AS n FROM t WHERE x > 5").to_pydict()["n"][0],
-        "polars": pl.scan_parquet(path).filter(pl.col("x") > 5).select(pl.len()).collect().item(),
-        "pyarrow": ds.dataset(path).count_rows(filter=ds.field("x") > 5),
+        "duckdb": duckdb_finds(path, f"x > {least}"),
+        "datafusion": context.sql(f"SELECT count(*) AS n FROM t WHERE x > {least}").to_pydict()["n"][0],
+        "polars": pl.scan_parquet(path).filter(pl.col("x") > least).select(pl.len()).collect().item(),
+        "pyarrow": ds.dataset(path).count_rows(filter=ds.field("x") > least),
     }
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 def test_who_finds_a_nan_beside_bounds(tmp_path: Path, kind: pa.DataType) -> None:
     """Bounds leave NaN out; without bounds those that lose rows by them find these."""
-    facts = {one["engine"]: one for one in beside_nan()}
+    facts = {one["engine"]: one for one in by_bounds(BESIDE_NAN)}
     table = pa.table({"x": pa.array([1.0, math.nan, 2.0, 3.0] * 25, kind)})
     pq.write_table(table, tmp_path / "bounds.parquet")
     pq.write_table(table, tmp_path / "none.parquet", write_statistics=False)
@@ -194,13 +194,13 @@ def test_who_finds_a_nan_beside_bounds(tmp_path: Path, kind: pa.DataType) -> Non
     with edited_footer(pages) as metadata:
         stated = metadata.row_groups[0].columns[0].meta_data.statistics
         stated.min_value = stated.max_value = stated.min = stated.max = None
-    found = [nan_finders(tmp_path / name) for name in ("bounds.parquet", "pages.parquet", "none.parquet")]
+    found = [finders(tmp_path / name) for name in ("bounds.parquet", "pages.parquet", "none.parquet")]
     with_bounds, by_pages, without = found
     expected = {"always": (25, 25), "without bounds": (0, 25), "never": (0, 0)}
     for name, one in facts.items():
         assert (with_bounds[name], without[name]) == expected[one["finds"]], name
         assert (by_pages[name], without[name]) == expected[one["finds_by_pages"]], name
-    assert "DuckDB" in nan_losers()
+    assert "DuckDB" in losers(BESIDE_NAN)
     report = parquet_bloom.add_filters(tmp_path / "bounds.parquet", tmp_path / "x.parquet", columns="x").files[0]
     [note] = [note for note in report.engine_notes if "NaN" in note]
     assert note.startswith("25 NaN of column x lie beside min and max: DuckDB ")
@@ -220,3 +220,63 @@ def test_status_names_a_nan_that_a_file_counts(tmp_path: Path) -> None:
         metadata.row_groups[0].columns[0].meta_data.statistics.nan_count = 1
     [note] = [note for note in parquet_bloom.status(path).notes if "NaN" in note]
     assert note.startswith("column x of 1 file has NaN beside min and max")
+
+
+# --- bounds in some row groups alone --------------------------------------------------------------
+
+
+def four_groups(path: Path, without: dict[int, list[str]], kind: pa.DataType | None = None) -> Path:
+    """0 to 399 in four row groups, of which some lack bounds: row group -> fields that go."""
+    pq.write_table(pa.table({"x": pa.array(range(400), kind or pa.int64())}), path, row_group_size=100)
+    with edited_footer(path) as metadata:
+        for group, fields in without.items():
+            for field in fields:
+                setattr(metadata.row_groups[group].columns[0].meta_data.statistics, field, None)
+    return path
+
+
+BOTH, HIGH = ["min", "max", "min_value", "max_value"], ["max", "max_value"]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64()])
+def test_who_takes_bounds_of_some_row_groups_for_those_of_the_file(tmp_path: Path, kind: pa.DataType) -> None:
+    some = finders(four_groups(tmp_path / "some.parquet", {3: BOTH}, kind), 300)
+    none = finders(four_groups(tmp_path / "none.parquet", dict.fromkeys(range(4), BOTH), kind), 300)
+    for one in by_bounds(SOME_GROUPS):
+        expected = {"always": (99, 99), "without bounds": (0, 99)}[one["finds"]]
+        assert (some[one["engine"]], none[one["engine"]]) == expected, one["engine"]
+    assert losers(SOME_GROUPS).startswith("DataFusion 49.0.0 to ")
+
+
+@pytest.mark.parametrize(
+    ("without", "noted"),
+    [
+        ({}, 0), ({3: BOTH}, 1), ({0: BOTH, 2: BOTH}, 2), (dict.fromkeys(range(4), BOTH), 0),
+        ({1: HIGH}, 1), ({1: ["max"]}, 0), (dict.fromkeys(range(4), HIGH), 0),
+    ],
+)  # fmt: skip
+def test_verify_add_and_status_name_them(tmp_path: Path, without: dict[int, list[str]], noted: int) -> None:
+    path = four_groups(tmp_path / "x.parquet", without)
+    verified = parquet_bloom.verify(path, statistics=True).files[0].statistics
+    assert verified is not None
+    assert verified.wrong == []
+    groups = f"{noted} row group{'s' * (noted > 1)} of 4"
+    assert [note.startswith(f"column x has no min and max in {groups}: ") for note in verified.notes] == [True] * bool(
+        noted
+    )
+    added = parquet_bloom.add_filters(path, tmp_path / "y.parquet", columns="x").files[0].engine_notes
+    expected = "column x has min and max in some row groups alone: DataFusion 49.0.0 to "
+    assert [note for note in added if note.startswith(expected)] == [one for one in added if "alone" in one]
+    assert len([one for one in added if "alone" in one]) == bool(noted)
+    shown = [note for note in parquet_bloom.status(path).notes if "some row groups" in note]
+    assert [note.partition(" has ")[0] for note in shown] == ["column x of 1 file"] * bool(noted)
+
+
+def test_a_row_group_of_nothing_but_null_needs_no_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": [1, 2, None, None], "l": [[1], [2], [], []]}), path, row_group_size=2)
+    assert not pq.read_metadata(path).row_group(1).column(0).statistics.has_min_max
+    verified = parquet_bloom.verify(path, statistics=True).files[0].statistics
+    assert verified is not None
+    assert verified.notes == []
+    assert not any("some row groups" in note for note in parquet_bloom.status(path).notes)

@@ -316,7 +316,7 @@ def status(
 def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str], doubts: Doubts) -> _File:
     outline = source.outline()
     doubts.see(source.path, outline)
-    doubts.see_nan(source.path, outline)
+    doubts.see_bounds(source.path, outline)
     full = (outline.rows > 0)[:, None]
     has = [full & (outline.slots[list(slots)] != NONE).all(axis=0) for slots in INDEX_SLOTS.values()]
     counts = np.stack([np.broadcast_to(full, has[0].shape).sum(axis=0), *(one.sum(axis=0) for one in has)])

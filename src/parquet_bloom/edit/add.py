@@ -130,7 +130,7 @@ def _carry_out(
     with to.begin(whole, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
         report.wrong_statistics = written.wrong_statistics
-        report.engine_notes += written.nan_notes
+        report.engine_notes += written.bound_notes
         if not written.changes:
             report.skipped += written.skipped
             new.discard()

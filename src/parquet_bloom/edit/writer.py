@@ -22,11 +22,11 @@ from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, writing_o
 from parquet_bloom.edit.reports import AddedFilter
 from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, plan_removal, ranges_after, write_body
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.facts.known import nan_losers
+from parquet_bloom.facts.known import BESIDE_NAN, SOME_GROUPS, losers
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.tails import older_footers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
-from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic
+from parquet_bloom.filters.wrong_statistics import ComparingReader, WrongStatistic, groups_without_bounds
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.edits import FooterEdit, edit_footer, index_changes
 from parquet_bloom.format.footer import ChunkKey, Footer
@@ -150,11 +150,14 @@ class Writer:
         return [one for group in groups for reader in self._readers.values() for one in reader.wrong.get(group, ())]
 
     @property
-    def nan_notes(self) -> list[str]:
-        """A line on each column that was decoded and has bounds beside a NaN."""
+    def bound_notes(self) -> list[str]:
+        """A line on each column that was decoded and has bounds beside a NaN, or in some row groups alone."""
         counts = {reader.leaf.name: sum(reader.nans.values()) for reader in self._readers.values() if reader.nans}
-        reason = f"{nan_losers()} miss them by ranges as `> 5`, whatever filters say"
-        return [f"{count:,} NaN of column {name} lie beside min and max: {reason}" for name, count in counts.items()]
+        reason = f"{losers(BESIDE_NAN)} miss them by ranges as `> 5`, whatever filters say"
+        notes = [f"{count:,} NaN of column {name} lie beside min and max: {reason}" for name, count in counts.items()]
+        some = [one.leaf.name for one in self._readers.values() if groups_without_bounds(self.footer, one.leaf)]
+        reason = f"{losers(SOME_GROUPS)} misses rows by them, whatever filters say"
+        return notes + [f"column {name} has min and max in some row groups alone: {reason}" for name in some]
 
     @property
     def keys(self) -> list[ChunkKey]:

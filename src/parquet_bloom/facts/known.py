@@ -257,20 +257,27 @@ def hazards() -> tuple[Hazard, ...]:
     )
 
 
-def beside_nan() -> list[dict[str, str]]:
-    """The engines and whether they find a NaN by `f > 5`: "always", "never", or in a chunk "without bounds" alone.
+BESIDE_NAN = "bounds beside a NaN"
+SOME_GROUPS = "bounds in some row groups"
 
-    `finds` is of bounds in the footer, `finds_by_pages` of those in a column index, with none in the footer.
-    Bounds leave NaN out (parquet.thrift, ColumnOrder); for some engines it is the greatest value, for pyarrow no
-    comparison with it is true. Measured by tests/engines/test_hazards.py.
+
+def by_bounds(about: str) -> list[dict[str, str]]:
+    """The engines and whether they find rows by right bounds: "always", "never", or "without bounds" alone.
+
+    BESIDE_NAN   a NaN by `f > 5`. Bounds leave it out (parquet.thrift, ColumnOrder); for some engines it is the
+                 greatest value, for pyarrow no comparison with it is true. `finds_by_pages` is of bounds in a column
+                 index, with none in the footer
+    SOME_GROUPS  rows of a row group without bounds, where another has some. `source` is the address of the report
+    Measured by tests/engines/test_hazards.py.
     """
-    found: list[dict[str, str]] = _engines_json()["bounds beside a NaN"]
+    found: list[dict[str, str]] = _engines_json()[about]
     return found
 
 
-def nan_losers() -> str:
-    """The engines that miss a NaN beside right bounds, with their versions."""
-    return " and ".join(f"{one['title']} {one['versions']}" for one in beside_nan() if one["finds"] == "without bounds")
+def losers(about: str) -> str:
+    """The engines that miss rows by right bounds, with their versions."""
+    some = [one for one in by_bounds(about) if one["finds"] == "without bounds"]
+    return " and ".join(f"{one['title']} {one['versions']}" for one in some)
 
 
 def _frozen(value: Any) -> Any:

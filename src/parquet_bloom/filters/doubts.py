@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from threading import Lock
 
+import numpy as np
+
 from parquet_bloom.errors import parameter
 from parquet_bloom.format.footer import Footer
-from parquet_bloom.format.outline import NONE, Outline, Slot
+from parquet_bloom.format.outline import NONE, Outline, Slot, bounds_stated
 from parquet_bloom.format.repairs import statistics_writer
 from parquet_bloom.format.statistics import is_right, is_wrong
 from parquet_bloom.storage.display import quantity
 
 NAN_LOST = "engines for which NaN is the greatest value miss such rows, as DuckDB and DataFusion"
+MIXED_LOST = "DataFusion takes these for bounds of the file, and misses rows"
 _COLUMNS_SHOWN = 3
 
 
@@ -24,7 +27,7 @@ class Doubts:
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], list[str]] = {}
-        self._nan: dict[str, list[str]] = {}
+        self._bounds: dict[tuple[str, str], list[str]] = {}
         self._lock = Lock()
 
     def see(self, path: str, keeper: Footer | Outline) -> None:
@@ -47,14 +50,21 @@ class Doubts:
             with self._lock:
                 self._files.setdefault((keeper.created_by or "", " and ".join(parts)), []).append(path)
 
-    def see_nan(self, path: str, outline: Outline) -> None:
-        """Take note of float columns with bounds beside a NaN, where a file counts its NaN."""
+    def see_bounds(self, path: str, outline: Outline) -> None:
+        """Take note of columns with bounds in some row groups, and beside a NaN, where a file counts its NaN."""
+        slots, bounds = outline.slots, bounds_stated(outline.slots)
+        beside_nan = ((slots[Slot.NAN_COUNT] > 0) & (bounds > 0)).any(axis=0)
+        values, nulls = slots[Slot.NUM_VALUES], slots[Slot.NULL_COUNT]
+        lacks = (bounds != np.bitwise_or.reduce(bounds, axis=0)) & (values > 0) & ((nulls == NONE) | (nulls < values))
+        some = lacks.any(axis=0)
         for leaf in outline.leaves:
-            if leaf.float_bits:
-                slots = outline.slots[:, :, leaf.index]
-                if ((slots[Slot.NAN_COUNT] > 0) & (slots[Slot.MIN_VALUE] != NONE)).any():
+            for there, what in (
+                (beside_nan[leaf.index] and leaf.float_bits, f"has NaN beside min and max: {NAN_LOST}"),
+                (some[leaf.index] and not leaf.repeated, f"has min and max in some row groups alone: {MIXED_LOST}"),
+            ):
+                if there:
                     with self._lock:
-                        self._nan.setdefault(leaf.name, []).append(path)
+                        self._bounds.setdefault((leaf.name, what), []).append(path)
 
     def notes(self, paths: Iterable[str]) -> Iterator[str]:
         """The notes, of the files of a report alone; in the order of the files."""
@@ -66,10 +76,9 @@ class Doubts:
                 of = f"{files[0]}{more}: written by {writer}, of which releases write wrong {doubted}"
                 compare = "verify with " + parameter("statistics", True) + " compares them"
                 yield f"{of}; they are not believed here, and may lose rows elsewhere; " + compare
-        for name, seen in self._nan.items():
+        for (name, what), seen in self._bounds.items():
             if some := [path for path in seen if path in order]:
-                where = f"column {name} of {quantity(len(some), 'files')} has NaN beside min and max"
-                yield f"{where}: {NAN_LOST}"
+                yield f"column {name} of {quantity(len(some), 'files')} {what}"
 
 
 def _some(names: set[str], of: int) -> str:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate, pairwise
+from operator import or_
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -31,7 +33,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 )
 from parquet_bloom.errors import DamagedFileError, FooterError
 from parquet_bloom.filters.decode import ColumnReader, is_beyond_pyarrow
-from parquet_bloom.filters.doubts import NAN_LOST
+from parquet_bloom.filters.doubts import MIXED_LOST, NAN_LOST
 from parquet_bloom.filters.page_places import Page, data_pages
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
@@ -43,7 +45,6 @@ from parquet_bloom.source.results import Result
 from parquet_bloom.storage.display import brief, quantity
 from parquet_bloom.storage.open_file import OpenFile
 
-# facts.known.nan_losers names them, for rooms above this one.
 _EVERY_PAGE = "of all pages"
 
 
@@ -80,7 +81,7 @@ class FileStatistics(Result):
     chunks     how many column chunks state any, and were compared
     wrong      each statistic that contradicts the values
     notes      what costs rows in some engines, and is not for a footer to mend: wrong statistics in page headers; and
-               what is right by the format: bounds beside a NaN
+               what is right by the format: bounds beside a NaN, or in some row groups alone
     unchecked  what was not compared, by column, and why
     """
 
@@ -161,6 +162,9 @@ def compare_statistics(
             nans = sum(count for _, count in beside_nan)
             where = f"column {leaf.name} has {nans:,} NaN in {quantity(len(beside_nan), 'row groups')} with min and max"
             found.statistics.notes.append(f"{where}: right by the format, but {NAN_LOST}")
+        if bare := groups_without_bounds(footer, leaf):
+            where = f"column {leaf.name} has no min and max in {quantity(bare, 'row groups')} of {footer.n_row_groups}"
+            found.statistics.notes.append(f"{where}: right by the format, but of the others {MIXED_LOST}")
     found.statistics.wrong.sort(key=lambda one: -1 if one.row_group is None else one.row_group)
     return found
 
@@ -195,6 +199,14 @@ def has_bounds(statistics: Statistics | None) -> bool:
     """Whether a chunk states any bound."""
     fields = () if statistics is None else (statistics.min_value, statistics.max_value, statistics.min, statistics.max)
     return any(bound is not None for bound in fields)
+
+
+def groups_without_bounds(footer: Footer, leaf: Leaf) -> int:
+    """How many row groups with values lack a bound of a column that others state; 0 of lists, which no engine skips."""
+    bounds, chunks = footer.bounds_stated(leaf.index), footer.column_chunks(leaf.index)
+    every = reduce(or_, bounds, 0)
+    parts = zip(bounds, chunks.num_values, chunks.null_counts, strict=True)
+    return sum(one != every and (values or 0) > (nulls or 0) for one, values, nulls in parts) if not leaf.repeated else 0
 
 
 def _states_bounds(footer: Footer, row_group: int, column: int) -> bool:

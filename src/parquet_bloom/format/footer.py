@@ -222,6 +222,12 @@ class Footer:
             [meta.codec for meta in metas],
         )
 
+    def bounds_stated(self, column: int) -> list[int]:
+        """The bounds that the chunks of one column state: 1 a lower one, 2 an upper one, 3 both."""
+        of_chunks = [self.meta(i, column).statistics for i in range(self.n_row_groups)]
+        pairs = [((one.min_value, one.min), (one.max_value, one.max)) if one else () for one in of_chunks]
+        return [sum(bit for bit, pair in zip((1, 2), both, strict=False) if pair != (None, None)) for both in pairs]
+
     @property
     def key_values(self) -> list[KeyValue] | None:
         """The file's key-values; None where the footer has no list of them."""

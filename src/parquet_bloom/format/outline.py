@@ -233,6 +233,14 @@ def _decode_rest(rest: bytes) -> FileMetaData:
     return compact.decode(FileMetaData, no_row_groups + rest)[0]
 
 
+def bounds_stated(slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bounds that chunks state: 1 a lower one, 2 an upper one, 3 both. slots: int64[Slot.COUNT, ...]."""
+    there = slots != NONE
+    low, high = there[Slot.MIN_VALUE] | there[Slot.OLD_MIN], there[Slot.MAX_VALUE] | there[Slot.OLD_MAX]
+    found: NDArray[np.int64] = low + 2 * high.astype(np.int64)
+    return found
+
+
 # --- through the bindings -------------------------------------------------------------------------
 
 

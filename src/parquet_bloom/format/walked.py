@@ -37,7 +37,7 @@ from parquet_bloom.format.compact_tree import (
     list_of_structs,
 )
 from parquet_bloom.format.footer import MAGIC, ChunkKey, ColumnChunks, Footer, IndexKind, derived
-from parquet_bloom.format.outline import NONE, Outline, Slot, extents
+from parquet_bloom.format.outline import NONE, Outline, Slot, bounds_stated, extents
 from parquet_bloom.format.schema import FLBA, INT96, Leaf
 
 _ROW_GROUP, _CHUNK, _META = range(3)  # kinds of struct in the loop's table
@@ -172,6 +172,11 @@ class WalkedFooter(Footer):
             list(zip(starts, stops, strict=True)),
             codecs.tolist(),
         )
+
+    def bounds_stated(self, column: int) -> list[int]:
+        """As Footer has it."""
+        found: list[int] = bounds_stated(self._outline.slots[:, :, column]).tolist()
+        return found
 
     @cached_property
     def details(self) -> NDArray[np.int64]:
