@@ -17,6 +17,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.facts.known import (
     ALL,
     KINDS,
+    PAGE_INDEX,
     RUN,
     WIDE_DECIMAL,
     Hazard,
@@ -63,7 +64,7 @@ def test_a_hazard_has_its_source_and_versions_that_can_be_compared(hazard: Hazar
     assert hazard.how in ("run", "read")
     assert hazard.tried or hazard.how == "read", "who ran something says what"
     assert set(hazard.types) <= {ALL, "boolean", WIDE_DECIMAL, *KINDS}
-    assert set(hazard.forms) <= {ALL, *FORMATS}
+    assert set(hazard.forms) <= {ALL, *FORMATS, PAGE_INDEX}
     assert set(hazard.placements) <= {ALL, *PLACEMENTS}
     assert hazard.effect
     assert hazard.avoid
@@ -206,7 +207,7 @@ def test_write_table_leaves_out_as_add_does(path: Path, tmp_path: Path) -> None:
         ("duckdb@", r"'' is no version such as 2\.0 or 26\.3\.9\.1; of DuckDB something is known of: 2\.0\.0, "),
         ("duckdb@new", r"'new' is no version .* 1\.5\.0 to before 2\.0\.0, "),
         ("clickhouse lts", r"'lts' is no version .* 25\.11 to before 26\.3\.10\.10"),
-        ("trino@x", r"'x' is no version .*: all versions, before 460$"),
+        ("trino@x", r"'x' is no version .*: all versions, before 460, before 436$"),
     ],
 )
 def test_a_wrong_engine_or_version_is_an_error_that_lists_the_known(
@@ -236,10 +237,15 @@ def test_advise_does_not_advise_what_the_engine_breaks_on(path: Path, capsys: py
 
 
 def test_engines_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["engines", "--engine", "clickhouse", "--engine", "trino"]) == 0
-    shown = unfolded(capsys.readouterr().out)
+    shown = ""
+    for name in ("clickhouse", "trino", "datafusion"):
+        assert run(["engines", "--engine", name]) == 0
+        shown += unfolded(capsys.readouterr().out)
     assert "ClickHouse, 25.11 to before 26.3.10.10: loses rows or crashes, all types; take ClickHouse" in shown
     assert "Trino, before 460: fails as it writes its own filters, all types" in shown
+    assert (
+        "DataFusion, 43.0.0 to before 51.0.0: fails, all types, where some column chunks of the file have an" in shown
+    )
     assert "DuckDB" not in shown
     assert run(["engines", "--engine", "duckdb", "--kind", "float16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["hazards"]

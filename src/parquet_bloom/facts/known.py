@@ -115,7 +115,7 @@ USED, NOT_USED, CANNOT_ASK, UNKNOWN = "used", "not used", "cannot ask", "unknown
 MEASURED, SOURCES = "measured", "sources"
 READS, WRITES = "reads", "writes"
 RUN, READ = "run", "read"
-ALL = "*"
+ALL, PAGE_INDEX = "*", "page index"
 OURS = "parquet_bloom"
 _PARTS = 6  # of a version's numbers; none has more
 _RELEASE = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+._]?[A-Za-z][\w.+-]*)?", re.ASCII)
@@ -170,7 +170,7 @@ class Hazard:
     versions    (first, below) pairs of release numbers: from the first on, and before the second; "" is open
     role        "reads": it breaks on filters; "writes": it writes wrong ones, or fails over them
     types       kinds of column, as `kind_of` has them, WIDE_DECIMAL among them, and "boolean"; "*": all
-    forms       of filters; placements, where they lie; "*": all
+    forms       of filters; placements, where they lie; "*": all. Or PAGE_INDEX: it is one of page indexes
     ours        whether files that this package writes are hit
     when        a condition that no file shows, in words that go on after "where"; empty: none is needed
     effect      what happens, in words that go on after the engine's name

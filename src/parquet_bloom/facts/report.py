@@ -54,7 +54,8 @@ class EngineHazard(Result):
 
     versions    [first, below] pairs: from the first on, and before the second; "" is open
     role        "reads" or "writes"
-    types       of columns, as EngineAnswer has them, and "boolean"; forms and placements of filters; "*": all
+    types       of columns, as EngineAnswer has them, and "boolean"; forms and placements of filters; "*": all.
+                Of a hazard of page indexes the form is "page index"
     ours        whether files that this package writes are hit
     when        the condition that it takes, if any; effect: what happens; avoid: what to do about it
     source      the address of the report

@@ -181,7 +181,7 @@ Spark 3.5, of a table that has the file, and only for types that both know.
 _HAZARDS = """
 ## Releases that break on right filters
 
-Some releases lose rows, or crash, over filters that are right; some programs write wrong ones.
+Some releases lose rows, or crash, over filters or page indexes that are right; some programs write wrong ones.
 `parquet-bloom add --engine clickhouse@26.3` leaves out the columns over whose filters that release breaks, with the
 reason, and `parquet-bloom advise` does not advise them. A column that `--column` names gets its filter all the same,
 and a warning. A version may be short: 26.3 is any 26.3. Where it takes a condition that no file shows, `add` says so
@@ -277,7 +277,7 @@ def _print_hazards(hazards: Sequence[Any], say: Say) -> None:
     if not hazards:
         return
     width, few = width_of(sys.stdout), len(hazards) <= _FEW
-    say("releases that break on right filters, or write wrong ones:", "red")
+    say("releases that break on right filters or page indexes, or write wrong ones:", "red")
     for hazard in hazards:
         if few:
             for line in folded(f"  {_hazard(hazard)}; {hazard.avoid} ({hazard.how}, {hazard.source})", width):
