@@ -60,31 +60,68 @@ def test_all_is_right_afterwards_and_every_old_byte_stays(release: str, tmp_path
 
 
 @pytest.mark.parametrize("release", WRONG)
-def test_mended_chunks_have_the_least_and_the_greatest_value(release: str, tmp_path: Path) -> None:
-    """But floats with a NaN, which have none: compared with the values as pyarrow computes it."""
+def test_every_chunk_of_a_mended_column_has_true_statistics(release: str, tmp_path: Path) -> None:
+    """But floats with a NaN in any row group, which have no bounds: compared with the values as pyarrow computes it."""
     path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
-    names = {(one.row_group, one.column) for one in repaired(path, output).wrong}
-    file, mended = pq.ParquetFile(output), 0
-    for group in range(file.num_row_groups):
-        table = file.read_row_group(group)
-        for number in range(file.metadata.num_columns):
-            chunk = file.metadata.row_group(group).column(number)
-            if (group, chunk.path_in_schema) not in names or "." in chunk.path_in_schema:
+    names = {one.column for one in repaired(path, output).wrong if not one.statistic.startswith("column_index")}
+    file = pq.ParquetFile(output)
+    with edited_footer(output) as footer:
+        groups, orders = footer.row_groups, footer.column_orders
+    for number in range(file.metadata.num_columns):
+        name = file.metadata.row_group(0).column(number).path_in_schema
+        if name not in names or "." in name:
+            continue
+        columns = [file.read_row_group(group, [name])[name].combine_chunks() for group in range(len(groups))]
+        columns = [one.dictionary_decode() if isinstance(one, pa.DictionaryArray) else one for one in columns]
+        columns = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in columns]
+        has_nan = pa.types.is_floating(columns[0].type) and any(pc.any(pc.is_nan(one)).as_py() for one in columns)
+        for group, values in enumerate(columns):
+            stated = groups[group].columns[number].meta_data.statistics
+            assert stated.null_count == values.null_count
+            bounds = [stated.min_value if stated.min_value is not None else stated.min]
+            bounds += [stated.max_value if stated.max_value is not None else stated.max]
+            if has_nan or values.null_count == len(values):
+                assert bounds == [None, None]
                 continue
-            values = table[chunk.path_in_schema].combine_chunks()
-            assert chunk.statistics.null_count == values.null_count
-            if isinstance(values, pa.DictionaryArray):
-                values = values.dictionary_decode()
-            if isinstance(values, pa.ExtensionArray):
+            if bounds == [None, None]:  # nobody could say in which order the bounds of bytes are
+                assert orders is None
+                assert columns[0].type in (pa.binary(16), pa.binary(), pa.string())
                 continue
-            if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
-                assert not chunk.statistics.has_min_max
-            elif values.null_count < len(values) and chunk.statistics.has_min_max:
+            assert None not in bounds, (group, name)
+            shown = file.metadata.row_group(group).column(number).statistics
+            if shown.has_min_max:  # pyarrow passes over bounds without column_orders; `verify` above does not
                 found = pc.min_max(values).as_py()
-                assert (chunk.statistics.min, chunk.statistics.max) == (found["min"], found["max"])
-                mended += 1
-    # Of the others only counts are wrong, or floats have NaN, or pyarrow passes over bounds without column_orders.
-    assert mended or release in ("polars-0.16.18", "polars-0.19.19", "polars-2.0.0", "pyarrow-11.0.0", "pyarrow-14.0.2")
+                assert (shown.min, shown.max) == (found["min"], found["max"])
+
+
+def test_what_states_nothing_is_decoded_where_its_column_is_mended(tmp_path: Path) -> None:
+    """Row groups without Statistics, without one field of them, and of nothing but NULL."""
+    path, output = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    table = pa.table({name: [1, 2, None, 4, None, None, 7, 8] for name in ("mended", "mixed", "silent")})
+    pq.write_table(table, path, row_group_size=2)
+    with edited_footer(path) as footer:
+        for number in range(3):
+            for group, fields in ((0, ["null_count"]), (1, None), (3, ["max", "max_value"])):
+                meta = footer.row_groups[group].columns[number].meta_data
+                for field in fields or ():
+                    setattr(meta.statistics, field, None)
+                meta.statistics = meta.statistics if fields else None
+        footer.row_groups[0].columns[0].meta_data.statistics.max_value = (1).to_bytes(8, "little")
+        for group in range(4):
+            footer.row_groups[group].columns[2].meta_data.statistics = None
+    assert {(one.column, one.statistic) for one in repaired(path, output).wrong} == {("mended", "max_value")}
+    metadata = pq.read_metadata(output)
+    for number, expected in ((0, True), (1, True), (2, False)):
+        found = [metadata.row_group(group).column(number).statistics for group in range(4)]
+        if expected:
+            assert [(one.min, one.max, one.null_count) for one in found] == [
+                (1, 2, 0), (4, 4, 1), (None, None, 2), (7, 8, 0)
+            ]  # fmt: skip
+        else:
+            assert found == [None] * 4
+    assert wrong_in(output) == []
+    repaired(output, tmp_path / "undone", undo=True)
+    assert (tmp_path / "undone").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("release", WRONG)

@@ -5,8 +5,9 @@
 
 Of a column chunk with a wrong statistic all that the footer states is written right: null_count, the bounds, and what
 counts there are. Floats of a chunk with a NaN get no bounds: engines for which NaN is the greatest value would miss
-rows by right ones, too. If a chunk has none, its column has none in the other row groups. A page index that is wrong,
-or has bounds beside a NaN, is named no more. A file without a wrong statistic stays as it is, to the byte.
+rows by right ones, too. All row groups of such a column get bounds, those too that had none; where one of them cannot
+have any, none has. A page index that is wrong, or has bounds beside a NaN, is named no more. A file without a wrong
+statistic stays as it is, to the byte.
 
 The new footer says that its statistics were compared, with a proof (format.repairs), so they are believed again.
 """
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from parquet_bloom._thrift.parquet.ttypes import Statistics
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.changeable import Changeable, ChangeableTable
 from parquet_bloom.edit.finish import check_footer_size, check_written, write_footer
@@ -32,6 +34,7 @@ from parquet_bloom.filters.wrong_statistics import (
     WrongStatistic,
     compare_again,
     compare_statistics,
+    groups_without_bounds,
     has_bounds,
     right_nulls,
 )
@@ -179,6 +182,7 @@ class RepairRequest:
             if one.statistic == "num_values":
                 raise LayoutError(source.path, f"{one.text}: no footer mends that; write the file anew")
         if wrong:
+            decode_rest(source, compared, leaves)
             edit = mended(footer, compared, leaves)
             report.mended = len(edit.statistics.keys() | edit.indexes.keys())
             data = self._new_footer(source, footer, compared, edit)
@@ -248,17 +252,18 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
             statistics[key] = {}
         if truth.nans and footer.chunk(*key).column_index_offset:
             indexes[IndexKind.COLUMN][key] = None
-    # DataFusion 55 takes the greatest bound of all row groups for that of the file, and passes over one without bounds:
-    # so a column of which one row group has none then has none in the others.
-    bounds = {key: _bounds(footer.leaves[key[1]], truth) for key, truth in known.items()}
-    bare = set()
-    for key in ((group, leaf.index) for group in range(footer.n_row_groups) for leaf in footer.leaves):
-        has_some = bounds.get(key) is not None if key in statistics else has_bounds(footer.meta(*key).statistics)
-        if not has_some and (key not in known or known[key].values):
-            bare.add(key[1])
-    for key, truth in known.items():
-        if key in statistics or (key[1] in bare and has_bounds(footer.meta(*key).statistics)):
-            statistics[key] = _changes(footer, key, truth, None if key[1] in bare else bounds[key])
+    # Where one row group has bounds of a column and another none, DataFusion 55 takes those for bounds of the file. So
+    # of a column that is mended all row groups have them, or none has.
+    for column in {key[1] for key in statistics} | _partly_bounded(footer):
+        keys = [(group, column) for group in range(footer.n_row_groups)]
+        bounds = {key: _bounds(footer, key, known[key]) for key in keys if key in known}
+        bare = any(bounds.get(key) is None and (key not in known or known[key].values) for key in keys)
+        for key, both in zip(keys, footer.bounds_stated(column), strict=True):
+            if key not in known or (known[key].domain is None and key not in statistics):
+                continue
+            has_all = footer.column_chunks(column).null_counts[key[0]] is not None and (both == 3 or not bounds[key])
+            if key in statistics or (both if bare else not has_all):
+                statistics[key] = _changes(footer, key, known[key], None if bare else bounds[key])
     records: dict[int, str | None] = {}
     if any(indexes.values()):  # what the file says of the others is still believed then, so `remove` takes them
         there = {kind: footer.index_ranges(kind) for kind in IndexKind}
@@ -267,12 +272,31 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
     return FooterEdit(key_values=records, statistics=statistics, indexes=index_changes(indexes), num_rows=num_rows)
 
 
-def _bounds(leaf: Leaf, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:
-    """The bounds that a chunk may state; None beside a NaN, without a value, and where they are too long."""
-    if truth.low is None or truth.nans:
+def _bounds(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:
+    """The bounds that a chunk may state; None beside a NaN, without a value, an order, and where they are too long."""
+    leaf, stated = footer.leaves[key[1]], footer.meta(*key).statistics or Statistics()
+    has_field = (
+        is_signed_number(leaf) or has_order(footer, leaf) or (stated.min_value, stated.max_value) != (None, None)
+    )
+    if truth.low is None or truth.nans or not truth.has_bounds or not has_field:
         return None
     low, high = plain_bound(truth.low, leaf, True), plain_bound(truth.high, leaf, False)
     return None if low is None or high is None else (low, high)
+
+
+def _partly_bounded(footer: Footer) -> set[int]:
+    return {leaf.index for leaf in footer.leaves if groups_without_bounds(footer, leaf)}
+
+
+def decode_rest(source: OpenFile, compared: Compared, leaves: Sequence[Leaf]) -> None:
+    """Find the truth of chunks that state nothing, in columns that are to be mended."""
+    footer = source.footer()
+    wrong = {one.column for one in compared.statistics.wrong}
+    for leaf in leaves:
+        rest = [group for group in range(footer.n_row_groups) if (group, leaf.index) not in compared.truth]
+        mends = leaf.name in wrong or groups_without_bounds(footer, leaf)
+        if rest and mends and leaf.index not in compared.unchecked:
+            compared.truth.update(compare_statistics(source, [leaf], rest, also=[leaf.index]).truth)
 
 
 def _changes(
@@ -280,7 +304,7 @@ def _changes(
 ) -> StatisticsChanges:
     """The fields of one chunk's Statistics as they should be."""
     meta, leaf = footer.meta(*key), footer.leaves[key[1]]
-    stated = meta.statistics
+    stated = meta.statistics or Statistics()
     changes: dict[int, int | bytes | None] = {}
     nulls = meta.num_values - truth.values
     if stated.null_count is None or right_nulls(leaf, meta.num_values, truth, stated.null_count) is not None:
@@ -289,7 +313,7 @@ def _changes(
         changes[StatisticsId.distinct_count] = stated.distinct_count if truth.distinct is None else truth.distinct
     if stated.nan_count is not None and leaf.float_bits:
         changes[StatisticsId.nan_count] = truth.nans
-    if not truth.has_bounds:
+    if truth.domain is None:
         return changes
     low, high = bounds or (None, None)
     signed, ordered = is_signed_number(leaf), has_order(footer, leaf)

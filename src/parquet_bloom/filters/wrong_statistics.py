@@ -205,8 +205,10 @@ def groups_without_bounds(footer: Footer, leaf: Leaf) -> int:
     """How many row groups with values lack a bound of a column that others state; 0 of lists, which no engine skips."""
     bounds, chunks = footer.bounds_stated(leaf.index), footer.column_chunks(leaf.index)
     every = reduce(or_, bounds, 0)
+    if leaf.repeated:
+        return 0
     parts = zip(bounds, chunks.num_values, chunks.null_counts, strict=True)
-    return sum(one != every and (values or 0) > (nulls or 0) for one, values, nulls in parts) if not leaf.repeated else 0
+    return sum(one != every and (values or 0) > (nulls or 0) for one, values, nulls in parts)
 
 
 def _states_bounds(footer: Footer, row_group: int, column: int) -> bool:

@@ -303,13 +303,21 @@ class Node:
                 # -1 is no field's id, so `encode` writes a new header.
                 found.wire, found.previous, found.header = wire, -1, b""
             return
-        at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
-        self.fields.insert(at, _Field(number, wire, -1, b"", raw))
+        self._insert(number, wire, raw)
 
     def put_list(self, number: int, items: list[Node]) -> None:
         """Set a list of structs that was not there."""
+        self._insert(number, LIST, NodeList(b"", -1, items))
+
+    def put_struct(self, number: int) -> Node:
+        """Set a struct that was not there, without fields, and return it."""
+        new = Node()
+        self._insert(number, STRUCT, new)
+        return new
+
+    def _insert(self, number: int, wire: int, value: bytes | Node | NodeList) -> None:
         at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
-        self.fields.insert(at, _Field(number, LIST, -1, b"", NodeList(b"", -1, items)))
+        self.fields.insert(at, _Field(number, wire, -1, b"", value))
 
     def drop(self, number: int) -> None:
         """Remove a field, if it is there."""

@@ -302,9 +302,12 @@ def index_changes(
 
 
 def _change_statistics(meta: Any, changes: StatisticsChanges) -> None:
-    statistics = _get(meta, ColumnMetaDataId.statistics) if isinstance(meta, Node) else None
+    statistics = None
+    if isinstance(meta, Node):
+        there = meta.wire(ColumnMetaDataId.statistics) is not None
+        statistics = meta.get(ColumnMetaDataId.statistics) if there else meta.put_struct(ColumnMetaDataId.statistics)
     if not isinstance(statistics, Node):
-        raise FooterError("a chunk has no statistics that could change")
+        raise FooterError("a chunk has statistics that are no struct")
     for number, value in changes.items():
         # In the place of a flag the draft of 2015 had a filter.
         if value is not None or statistics.wire(number) != STRUCT:
