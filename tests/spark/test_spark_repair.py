@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake
+from edit.test_repair_tables import QUESTIONS, MakeKind, answers, lying_file, of_log
+from edit.test_repair_tables import make as make
 from support.corpus import FIXTURES
 
 import parquet_bloom
@@ -116,6 +118,28 @@ def test_a_delta_table_and_its_log(spark: Any, tmp_path: Path, way: Any) -> None
     assert count(name, f"{column} IS NULL OR {column} IS NOT NULL") == rows
     assert {row.status for row in spark_repair(spark, name, commit=way).collect()} == {"unchanged"}
     assert DeltaTable(str(root)).version() == 2
+
+
+@pytest.mark.parametrize("name", ["iceberg", "ducklake"])
+def test_tables_with_a_catalog_and_their_logs(name: str, spark: Any, tmp_path: Path, make: MakeKind) -> None:
+    """Rows come back to the format's own reader, by one commit of the driver."""
+    lying_file(tmp_path / "lying.parquet")
+    kind = make(name, tmp_path / "lying.parquet")
+    before, version, old = answers(kind), kind.version(), kind.file().read_bytes()
+    assert len([question for question, found in before.items() if found < QUESTIONS[question]]) >= 3
+    mine = parquet_bloom.repair(kind.name, dry_run=True, **kind.options).files[0]
+
+    [dry] = spark_repair(spark, kind.name, dry_run=True, **kind.options).collect()
+    assert (dry.status, kind.version(), kind.file().read_bytes()) == ("done", version, old)
+    [row] = spark_repair(spark, kind.name, **kind.options).collect()
+    assert (row.status, len(row.wrong)) == ("done", len(mine.wrong)), row.error
+    assert (row.mended, row.mended_log) == (mine.mended, mine.mended_log)
+    assert row.mended_log > 0
+    assert (kind.version() != version) == kind.old_versions, "DuckLake changes its rows"
+    assert answers(kind) == QUESTIONS
+    assert kind.file().read_bytes().startswith(old)
+    assert of_log(kind) == []
+    assert [one.status for one in spark_repair(spark, kind.name, **kind.options).collect()] == ["unchanged"]
 
 
 def test_requests_that_mean_nothing(spark: Any, tmp_path: Path) -> None:
