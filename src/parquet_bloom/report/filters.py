@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from parquet_bloom.errors import parameter
@@ -105,7 +105,8 @@ _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 def _page_lines(files: Sequence[Any]) -> Iterator[str]:
     """Lines on the page indexes of files, and on the pages of each column that has them."""
     every = [one for file in files for one in file.page_indexes]
-    yield from _index_lines(every, sum(file.row_groups for file in files))
+    groups = sum(file.row_groups for file in files)
+    yield from _index_lines(every, lambda column: groups)
     if added := sum(one.added for one in every):
         yield f"  {added:,} of these page indexes were added by add"
     columns: dict[str, list[Any]] = {}
@@ -123,8 +124,8 @@ def _page_lines(files: Sequence[Any]) -> Iterator[str]:
         )
 
 
-def _index_lines(every: Sequence[Any], groups: int) -> list[str]:
-    """Lines on page indexes: which columns have them, and in how many row groups."""
+def _index_lines(every: Sequence[Any], chunks: Callable[[str], int]) -> list[str]:
+    """Lines on page indexes: which columns have them, and in how many of its chunks."""
     lines = []
     for kind, counted in (("offset", "offset_indexes"), ("column", "column_indexes")):
         columns: dict[str, int] = {}
@@ -132,7 +133,7 @@ def _index_lines(every: Sequence[Any], groups: int) -> list[str]:
             if number := getattr(one, counted):
                 columns[one.column] = columns.get(one.column, 0) + number
         if columns:
-            where = f"in {sum(columns.values()):,} of {groups * len(columns):,} column chunks"
+            where = f"in {sum(columns.values()):,} of {sum(map(chunks, columns)):,} column chunks"
             lines.append(f"  {kind} indexes of {enumerated(list(columns))}: {where}")
     return lines
 
@@ -377,7 +378,8 @@ def print_status(report: Any, name: str, say: Say) -> None:
     of = ", ".join([*([name] if name else []), *([f"version {report.version}"] if report.version else [])])
     looked = f"{plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}"
     say(f"{of}: {looked}" if of else looked)
-    for line in _index_lines(report.page_indexes, report.row_groups):
+    groups = {one.column: one.row_groups for one in report.page_indexes}
+    for line in _index_lines(report.page_indexes, groups.__getitem__):
         say(line)
     if not report.columns:
         say("  no column has a filter; `parquet-bloom add` gives them some, `parquet-bloom advise` says which")
