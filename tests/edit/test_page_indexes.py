@@ -835,7 +835,7 @@ def test_inspect_and_status_count_them_and_say_how_large_pages_are(
     assert [one.column for one in parquet_bloom.status(tmp_path, columns="text").page_indexes] == ["text"]
     assert run(["status", str(tmp_path)]) == 0
     assert "  offset indexes of mixed, text: in 11 of 18 column chunks\n" in capsys.readouterr().out
-    by_pyarrow(tmp_path / "d.parquet", few.select(["text"]), write_page_index=False)  # no chunk of mixed lacks one there
+    by_pyarrow(tmp_path / "d.parquet", few.select(["text"]), write_page_index=False)  # it has no mixed
     assert run(["status", str(tmp_path)]) == 0
     assert "  offset indexes of mixed, text: in 11 of 21 column chunks\n" in capsys.readouterr().out
     assert parquet_bloom.status(tmp_path / "c.parquet").page_indexes == []
