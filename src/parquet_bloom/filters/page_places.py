@@ -29,7 +29,7 @@ from parquet_bloom.errors import DamagedFileError, FooterError, first_line, para
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import MAGIC, Footer, IndexKind
-from parquet_bloom.format.outline import NONE, Outline, Slot, extents
+from parquet_bloom.format.outline import NONE, Outline, Slot, extent_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import INDEX_SLOTS, elements_to
 from parquet_bloom.options import limits
@@ -151,7 +151,7 @@ def index_range(outline: Outline, row_group: int, column: int, kind: IndexKind) 
 
 def _chunk(outline: Outline, row_group: int, leaf: Leaf) -> tuple[int, int, int, int] | None:
     """Start and stop of a chunk, its rows and values; None where these contradict each other."""
-    start, stop = (int(ends[row_group, leaf.index]) for ends in extents(outline))
+    start, stop = extent_of(outline, row_group, leaf.index)
     rows, values = int(outline.rows[row_group]), int(outline.slots[Slot.NUM_VALUES, row_group, leaf.index])
     sound = rows > 0 and 0 < start < stop <= outline.start
     return (start, stop, rows, values) if sound and (values >= rows if leaf.repeated else values == rows) else None

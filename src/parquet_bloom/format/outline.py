@@ -312,6 +312,12 @@ def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return extents_in(outline.slots)
 
 
+def extent_of(outline: Outline, row_group: int, column: int) -> tuple[int, int]:
+    """The same of one chunk, in the same time however many there are."""
+    start, stop = extents_in(outline.slots[:, row_group, column : column + 1])
+    return int(start[0]), int(stop[0])
+
+
 def extents_in(slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The same of slots."""
     data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]

@@ -14,7 +14,7 @@ pyarrow then decodes them side by side: four row groups, then eight and so on, u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.format.outline import extents
+from parquet_bloom.format.outline import extents_in
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
 from parquet_bloom.rows.layouts import path_of
@@ -62,7 +62,7 @@ class _Piece:
     first   whether the predicate's columns are read first
     large   whether it is worth to choose rows before all columns are read
     size    bytes of the predicate's columns, compressed
-    later   the file's other columns
+    later   the numbers of the file's other leaves
     asked   whether a filter let it pass
     wanted  the only rows of it that can match; None: any
     """
@@ -73,7 +73,7 @@ class _Piece:
     first: bool
     large: bool
     size: int
-    later: Collection[str]
+    later: Sequence[int]
     asked: bool
     wanted: RowSelection | None = None
 
@@ -144,7 +144,7 @@ class Reading:
         pieces = list(self._pieces(parts, first))
         # A filter says that a row is likely to be there: several row groups are read at a time.
         likely = bool(pieces) and pieces[0].asked
-        many = likely and pieces[0].first and self._are_many([(pieces[0], 1)])
+        many = likely and pieces[0].first and _are_many([(pieces[0], self._page_rows(pieces[0]))])
         at, run = 0, _RUN if many else self._rows.threads if likely else 1  # run: how many pieces are read at a time
         while at < len(pieces):
             by_columns = pieces[at].first and not many
@@ -158,18 +158,22 @@ class Reading:
             if by_columns:
                 ahead = self._ahead(some, first)
                 kept = list(self._kept(some, first, filters[0]))
-                many = self._are_many(map(self._with_pages, kept))
+                sizes = [(piece, self._read_rows(piece, _positions(batches))) for piece, batches in kept]
+                many = _are_many(sizes)
                 if many:  # these, too, are read again
                     run = _RUN
                     continue
-                rows = self._by_columns(kept, ahead, filters)
+                # What is read whole pyarrow decodes in all threads: two row groups at a time take longer than in turn.
+                apart = all(one[0].file.file.is_local and not _are_many([one]) for one in sizes)
+                rows = self._by_columns(kept, ahead, filters, self._rows.threads if apart else 1)
             else:
                 rows = self._at_once(some, keep)
             for batch in rows:
                 found += batch.num_rows
                 yield batch
             if pieces[at].first:
-                many = self._are_many([(some[0], found), *((piece, 0) for piece in some[1:])])
+                read = found and found * self._page_rows(some[0])  # each in a page of its own
+                many = _are_many([(some[0], read), *((piece, 0) for piece in some[1:])])
                 run = 2 * run if many == before else 1
             at = stop
 
@@ -180,6 +184,7 @@ class Reading:
             assert outline is not None
             assert decision is not None
             stored = [self._rows.stored(file, names) for names in (first, later)]
+            others_at = [leaf.index for leaf in outline.leaves if leaf.path[0] in stored[1]]
             least = _LEAST if file.file.is_local else _LEAST_REMOTE
             for group in groups:
                 own = others = 0
@@ -190,7 +195,7 @@ class Reading:
                     )
                 by_columns = bool(first and later) and others >= least
                 large, asked = some and own + others >= least, bool(decision.asked[group])
-                yield _Piece(file, group, int(outline.rows[group]), by_columns, large, own, stored[1], asked)
+                yield _Piece(file, group, int(outline.rows[group]), by_columns, large, own, others_at, asked)
 
     def _page_rows(self, piece: _Piece) -> int:
         """The rows of a page, of the largest column that is read later; _STRETCH if it has smaller pages.
@@ -199,37 +204,22 @@ class Reading:
         """
         outline = piece.file.outline
         assert outline is not None
-        starts, stops = extents(outline)
-        sizes = stops[piece.group] - starts[piece.group]
-        leaf = max(
-            (leaf for leaf in outline.leaves if leaf.path[0] in piece.later),
-            key=lambda leaf: int(sizes[leaf.index]),
-            default=None,
-        )
-        if leaf is None:
+        if not piece.later:
             return _STRETCH
+        starts, stops = extents_in(outline.slots[:, piece.group][:, piece.later])
+        leaf = outline.leaves[piece.later[int((stops - starts).argmax())]]
         if piece.file.file.is_local and places_of(outline, piece.group, leaf) is None:
             with opened_as_searched(piece.file, self._rows.opened) as source:
                 read_places(source, outline, [piece.group], [leaf])
         places = places_of(outline, piece.group, leaf)
         return _STRETCH if places is None else max(_STRETCH, -(-piece.rows // len(places.pages)))
 
-    def _pages_of(self, piece: _Piece, positions: Positions) -> int:
-        """In how many pages of a row group some rows lie."""
-        return len(np.unique(positions // self._page_rows(piece)))
-
-    def _with_pages(self, kept: _Kept) -> tuple[_Piece, int]:
-        piece, batches = kept
-        positions = [batch.column(batch.num_columns - 1).to_numpy() for batch in batches]
-        return piece, self._pages_of(piece, np.concatenate(positions)) if positions else 0
-
-    def _are_many(self, found: Iterable[tuple[_Piece, int]]) -> bool:
-        """Whether so many pages of row groups have rows that match that it is as well to read all of them.
-
-        found  row groups, and how many pages of each have one, or more than it has
-        """
-        some = [(pages and pages * self._page_rows(piece), piece.rows) for piece, pages in found]
-        return 2 * sum(rows for rows, _ in some) > sum(rows for _, rows in some)
+    def _read_rows(self, piece: _Piece, positions: Positions) -> int:
+        """The rows of those pages of a row group in which some rows lie; 0 without one."""
+        if not len(positions):
+            return 0
+        rows = self._page_rows(piece)
+        return len(np.unique(positions // rows)) * rows
 
     def _chosen(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
         """The pieces, large ones with the only rows that can match; none of those without such a row."""
@@ -259,7 +249,9 @@ class Reading:
             if kept.num_rows:
                 yield kept
 
-    def _by_columns(self, kept: Sequence[_Kept], ahead: Ahead, filters: Sequence[Filter]) -> Iterator[pa.RecordBatch]:
+    def _by_columns(
+        self, kept: Sequence[_Kept], ahead: Ahead, filters: Sequence[Filter], threads: int
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that match, of those that the first filter kept: the other columns are read."""
 
         def widened(one: _Kept) -> tuple[int, list[pa.Table]]:
@@ -276,9 +268,6 @@ class Reading:
                     kept = pa.Table.from_batches(found) if found else None
             return piece.rows, [] if kept is None else list(self._widened(piece, kept, self._every))
 
-        # What is read whole pyarrow decodes in all threads: two row groups at a time would take longer than in turn.
-        apart = all(one[0].file.file.is_local and not self._are_many([self._with_pages(one)]) for one in kept)
-        threads = self._rows.threads if apart else 1
         with closing(in_order(widened, kept, threads if threads > 1 else 0, settle=True)) as results:
             for result in results:
                 rows, tables = result()
@@ -363,7 +352,7 @@ class Reading:
         self, piece: _Piece, names: Sequence[str], positions: Positions
     ) -> Iterator[tuple[Positions, dict[str, pa.ChunkedArray]]]:
         """Columns of some rows of a row group, by pages if these are few; stretch by stretch, with their positions."""
-        few = not self._are_many([(piece, self._pages_of(piece, positions))])
+        few = not _are_many([(piece, self._read_rows(piece, positions))])
         found = dict(self._rows.at(piece.part, names, RowSelection.of_positions(positions))) if few else {}
         rest = [name for name in names if name not in found]
         if not rest:
@@ -381,6 +370,21 @@ class Reading:
                 columns |= {name: column.slice(before, stop - before) for name, column in found.items()}
                 yield positions[before:stop], columns
                 before = stop
+
+
+def _positions(batches: Sequence[pa.RecordBatch]) -> Positions:
+    """The last column of what a filter kept."""
+    found = [batch.column(batch.num_columns - 1).to_numpy() for batch in batches]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _are_many(found: Iterable[tuple[_Piece, int]]) -> bool:
+    """Whether pages with a row that matches have so many of the rows that it is as well to read all of them.
+
+    found  row groups, and how many rows these pages of each have, or more than it has
+    """
+    some = [(rows, piece.rows) for piece, rows in found]
+    return 2 * sum(rows for rows, _ in some) > sum(rows for _, rows in some)
 
 
 def _parts(pieces: Sequence[_Piece]) -> list[FilePart]:

@@ -21,7 +21,7 @@ from parquet_bloom.errors import FooterError
 from parquet_bloom.filters.page_places import PagePlaces, index_range, indexed_places, walked_places
 from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import IndexKind, derived
-from parquet_bloom.format.outline import Outline, extents
+from parquet_bloom.format.outline import Outline, extent_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.unchanged import opened_as_searched
@@ -220,7 +220,7 @@ def pages_of(outline: Outline, row_group: int, leaf: Leaf, wanted: RowSelection)
     places = places_of(outline, row_group, leaf)
     if places is None or wanted.stop > outline.rows[row_group]:
         return None
-    start, stop = (int(ends[row_group, leaf.index]) for ends in extents(outline))
+    start, stop = extent_of(outline, row_group, leaf.index)
     met = wanted.meets(places.rows[:, 0], places.rows[:, 1])
     if leaf.repeated and places.heads is None:  # headers do not count rows: the last page is decoded to be checked
         met[-1] = True
