@@ -27,7 +27,7 @@ import pyarrow as pa
 from parquet_bloom.format.outline import extents_in
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
-from parquet_bloom.rows.layouts import path_of
+from parquet_bloom.rows.layouts import own_leaves, path_of
 from parquet_bloom.rows.nested import leaves_by_column
 from parquet_bloom.rows.pages import Ahead, places_of, read_places
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
@@ -184,7 +184,7 @@ class Reading:
             assert outline is not None
             assert decision is not None
             stored = [self._rows.stored(file, names) for names in (first, later)]
-            others_at = [leaf.index for leaf in outline.leaves if leaf.path[0] in stored[1]]
+            others_at = [leaf.index for leaf in own_leaves(outline) if leaf.path[0] in stored[1]]
             least = _LEAST if file.file.is_local else _LEAST_REMOTE
             for group in groups:
                 own = others = 0
@@ -207,7 +207,7 @@ class Reading:
         if not piece.later:
             return _STRETCH
         starts, stops = extents_in(outline.slots[:, piece.group][:, piece.later])
-        leaf = outline.leaves[piece.later[int((stops - starts).argmax())]]
+        leaf = own_leaves(outline)[piece.later[int((stops - starts).argmax())]]
         if piece.file.file.is_local and places_of(outline, piece.group, leaf) is None:
             with opened_as_searched(piece.file, self._rows.opened) as source:
                 read_places(source, outline, [piece.group], [leaf])

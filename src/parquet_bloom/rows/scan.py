@@ -399,11 +399,10 @@ class Scan:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
         rows = self._row_filter()
-        with self._reading(self._with(columns, rows)):
-            dataset = self._rows.dataset(self._open(), self._with(columns, rows))
+        names = self._with(columns, rows)
+        with self._reading(names):
             if rows is None:
-                return dataset.to_table(columns=columns)
-            names = self._with(columns, rows)
+                return self._rows.dataset(self._open(), names).to_table(columns=columns)
             batches = list(self._matching(rows, names, None))
             read = self._rows.projected(self.schema.names if names is None else names)
             return finished(pa.Table.from_batches(batches, read), columns, schema)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import zip_longest
@@ -41,7 +41,7 @@ from parquet_bloom.rows.layouts import (
 )
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
 from parquet_bloom.rows.selection import RowSelection
-from parquet_bloom.rows.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, read_error
+from parquet_bloom.rows.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, opened_as_searched, read_error
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.results import FileResult
@@ -317,6 +317,7 @@ class FileRows:
         self._files, self._keys, self.opened = files, keys, opened
         self.threads = row_threads()
         self._searched = searched
+        self._results: dict[int, FileResult] = {}  # of files that were searched, by id(DataFile)
         self.pages = PagesRead()
         self._noted = False
         self._wider: dict[str, DataFile] = {}  # columns whose type is wider than the first file's -> the file
@@ -325,6 +326,7 @@ class FileRows:
     @cached_property
     def schema(self) -> pa.Schema:
         """As SourceRows has it: that of the first file, with the wider types of others; then the folders' keys."""
+        self._results = {id(one.file): one for one in self._searched()}
         schema = self.first_schema
         for found, names in self._others():
             for field in self._schema_of(found):
@@ -342,10 +344,11 @@ class FileRows:
         return with_partitions(self._schema_of(self._files[0]), self._keys)
 
     def _schema_of(self, found: DataFile) -> pa.Schema:
+        result = self._results.get(id(found))
         try:
-            kept = self.opened.get(id(found))
-            with OpenFile(found) if kept is None else nullcontext(kept) as source:
-                source.outline()  # what is wrong with the file is said by us; and an append cut short is passed over
+            with OpenFile(found) if result is None else opened_as_searched(result, self.opened) as source:
+                if result is None:
+                    source.outline()  # what is wrong with the file is said by us; an append cut short is passed over
                 with source.arrow_file() as file:
                     return pq.read_schema(file)
         except PYARROW_ERRORS as error:
