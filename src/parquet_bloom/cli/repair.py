@@ -61,7 +61,7 @@ def command(
     """
     from parquet_bloom.change import repair
     from parquet_bloom.report.added import print_commits
-    from parquet_bloom.report.statistics import print_repaired
+    from parquet_bloom.report.filters import print_repaired
 
     with Watch("repair", quiet=as_json) as watch:
         report = repair(sources, output, undo=undo, progress=watch.files, **options)

@@ -28,8 +28,8 @@ from parquet_bloom.format.outline import extents_in
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
 from parquet_bloom.rows.layouts import own_leaves, path_of
-from parquet_bloom.rows.nested import leaves_by_column
 from parquet_bloom.rows.pages import Ahead, places_of, read_places
+from parquet_bloom.rows.pages_file import leaves_by_column
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.source_rows import NUMBER, RowGroups
 from parquet_bloom.rows.unchanged import opened_as_searched

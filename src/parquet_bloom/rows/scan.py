@@ -29,7 +29,7 @@ from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Part, Pr
 from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.layouts import check_fields, dataset_schema, file_format, finished, path_of
 from parquet_bloom.rows.matching import Filter, Reading
-from parquet_bloom.rows.page_bounds import rows_by_pages
+from parquet_bloom.rows.pages import rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead
 from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.source_rows import FileRows, SourceRows

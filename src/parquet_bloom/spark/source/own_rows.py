@@ -16,7 +16,7 @@ from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.matching import Reading
-from parquet_bloom.rows.page_bounds import rows_by_pages
+from parquet_bloom.rows.pages import rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
 from parquet_bloom.rows.selection import RowSelection, taken_rows
 from parquet_bloom.rows.source_rows import RowGroups, with_numbers
