@@ -43,6 +43,7 @@ ORDER = [
     "advice",  # which columns, at what rate, for what
     "zones",  # zone indexes
     "keys",  # key indexes
+    "changes",  # rows deleted and replaced by their keys
     "read",  # a door, one module: row groups and zones
     "api",  # a door: Source, with all of these as its methods
     "spark",
@@ -70,8 +71,9 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "change": {"facts", *SEARCH, "predicates", "tables", *ADAPTERS},
     "advice": {*SEARCH, "output", "tables", *ADAPTERS},
     "keys": {"facts", *CHANGE, "advice", "zones", "rows", "tables", *ADAPTERS},
+    "changes": {"facts", "advice", "zones", "rows", "tables", *ADAPTERS},
     "zones": {"facts", *CHANGE, "advice", "tables", *ADAPTERS},
-    "read": {"facts", *CHANGE, "advice", "output", "tables", *ADAPTERS},
+    "read": {"facts", *CHANGE, "changes", "advice", "output", "tables", *ADAPTERS},
 }
 FOR_ALL = {"errors", "extras", "options", "process", "_thrift", "_version"}
 ENTRANCES = {

@@ -64,7 +64,7 @@ def check_written(source: OpenFile, new: OpenFile, moves: Moves) -> None:
             raise wrong(source, "its footer describes other row groups or columns")
         if moves:
             _check_pages(source, new, moves)
-    _check_opens(source, new)
+    check_opens(source, new)
 
 
 def check_filters(
@@ -182,7 +182,7 @@ def _check_pages(source: OpenFile, new: OpenFile, moves: Moves) -> None:
             )
 
 
-def _check_opens(source: OpenFile, new: OpenFile) -> None:
+def check_opens(source: OpenFile, new: OpenFile) -> None:
     """pyarrow opens the new file, unless it does not open the old one either."""
     try:
         with new.arrow_file() as file:

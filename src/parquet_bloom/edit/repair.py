@@ -256,7 +256,7 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
     # of a column that is mended all row groups have them, or none has.
     for column in {key[1] for key in statistics} | _partly_bounded(footer):
         keys = [(group, column) for group in range(footer.n_row_groups)]
-        bounds = {key: _bounds(footer, key, known[key]) for key in keys if key in known}
+        bounds = {key: true_bounds(footer, key, known[key]) for key in keys if key in known}
         bare = any(bounds.get(key) is None and (key not in known or known[key].values) for key in keys)
         for key, both in zip(keys, footer.bounds_stated(column), strict=True):
             if key not in known or (known[key].domain is None and key not in statistics):
@@ -272,7 +272,7 @@ def mended(footer: Footer, compared: Compared, leaves: Sequence[Leaf]) -> Footer
     return FooterEdit(key_values=records, statistics=statistics, indexes=index_changes(indexes), num_rows=num_rows)
 
 
-def _bounds(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:
+def true_bounds(footer: Footer, key: ChunkKey, truth: ChunkStatistics) -> tuple[bytes, bytes] | None:
     """The bounds that a chunk may state; None beside a NaN, without a value, an order, and where they are too long."""
     leaf, stated = footer.leaves[key[1]], footer.meta(*key).statistics or Statistics()
     has_field = (

@@ -36,7 +36,7 @@ class FileMetaDataId:
 class RowGroupId:
     """Fields of RowGroup."""
 
-    columns, num_rows, file_offset = 1, 3, 5
+    columns, num_rows, file_offset, ordinal = 1, 3, 5, 7
 
 
 class ColumnChunkId:

@@ -20,6 +20,7 @@ from parquet_bloom.format.compact_tree import (
     BINARY,
     DRAFT_FILTER_FIELD,
     FILTER_FIELDS,
+    I16,
     I32,
     I64,
     STRUCT,
@@ -123,6 +124,7 @@ class FooterEdit:
     indexes        (row group, column) -> fields of its ColumnChunk and their values: places of page indexes, as
                    index_changes gives them
     num_rows       of the file
+    row_groups     row group -> the RowGroup that takes its place, encoded, with offsets of the new file; None: it goes
     bare           nothing of what a repair may change stays: no Statistics, page index or number of rows. For
                    comparing footers, not for writing them
     """
@@ -137,6 +139,7 @@ class FooterEdit:
     statistics: Mapping[tuple[int, int], StatisticsChanges] = field(default_factory=dict)
     indexes: Mapping[tuple[int, int], Mapping[int, int | None]] = field(default_factory=dict)
     num_rows: int | None = None
+    row_groups: Mapping[int, bytes | None] = field(default_factory=dict)
     bare: bool = False
 
     @property
@@ -324,6 +327,14 @@ def _bare(root: Node) -> None:
                 _put(meta, ColumnMetaDataId.statistics, None)
 
 
+def _replace_row_groups(groups: list[Any], replaced: Mapping[int, bytes | None]) -> None:
+    for at, data in sorted(replaced.items(), reverse=True):
+        groups[at : at + 1] = [] if data is None else [parse(data, {})[0]]
+    for ordinal, group in enumerate(groups):
+        if isinstance(_get(group, RowGroupId.ordinal), int):
+            _put(group, RowGroupId.ordinal, ordinal, I16)
+
+
 def _apply(root: Node, edit: FooterEdit) -> None:
     # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
     # that, because they are in the new file's offsets already and must not move again.
@@ -347,6 +358,8 @@ def _apply(root: Node, edit: FooterEdit) -> None:
                 _change_statistics(_get(chunk, ColumnChunkId.meta_data), edit.statistics[i, j])
             for number, value in edit.indexes.get((i, j), {}).items():
                 _put(chunk, number, value, _INDEX_WIRES[number])
+    if edit.row_groups:  # last, as all else names row groups by their old numbers
+        _replace_row_groups(_structs(root, FileMetaDataId.row_groups), edit.row_groups)
     if edit.num_rows is not None:
         _put(root, FileMetaDataId.num_rows, edit.num_rows)
     if edit.bare:

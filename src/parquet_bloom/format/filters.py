@@ -80,6 +80,11 @@ class BloomFilter:
         return self.readings[0][1]
 
     @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that its bits may follow, the likeliest first."""
+        return tuple(rule for rule, _ in self.readings)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the bitset."""
         return self.blocks.nbytes

@@ -158,6 +158,10 @@ class Filter(Protocol):
         """Bytes of the bitset."""
 
     @property
+    def rules(self) -> tuple[Rule | k_probe.KProbeRule, ...]:
+        """The rules that its bits may follow."""
+
+    @property
     def hash_functions(self) -> int:
         """Positions that a value takes in the whole bitset; 0 where the form has blocks."""
 
@@ -475,6 +479,20 @@ def form_of(asked: Form) -> Format:
     if isinstance(asked, Draft2015):
         return KProbeForm(style_named(asked.family, asked.strategy))
     return format_named(asked)
+
+
+def form_of_filter(found: Filter, leaf: Leaf) -> Format | None:
+    """The form that writes filters of a column by the rule of one that is there; None where its rule is not certain."""
+    if len(found.rules) != 1:
+        return None
+    form: Format | None = FORMATS.get(found.spec)
+    rule = found.rules[0]
+    if isinstance(rule, k_probe.KProbeRule):
+        drafted = KProbeForm(Style(rule.family, rule.strategy))
+        form = drafted if drafted.style.rule(leaf) == rule else None
+    elif isinstance(form, SplitBlockForm) and form.rule != rule:
+        form = None
+    return None if form is None or form.refusal(leaf) is not None else form
 
 
 def format_named(spec: str) -> Format:

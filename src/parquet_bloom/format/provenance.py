@@ -255,6 +255,44 @@ def rewritten(
     return changes, [(KEY, _text(added))] if added else []
 
 
+def renumbered(
+    footer: Footer,
+    fresh: Footer,
+    numbers: Mapping[int, int],
+    ranges: Mapping[IndexKind | None, FilterRangeMap],
+    added: list[dict[str, Any]],
+) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
+    """The key-values of a file some of whose row groups were written again, as `rewritten` returns them.
+
+    fresh    its new footer
+    numbers  old number of a row group -> the new one, of those whose bytes are as they were
+    ranges   of filters (None) and page indexes, by the new numbers
+    added    entries of the row groups that were written again
+
+    Believed entries speak of these alone. Entries on repaired statistics go, whose proof no longer holds, and so do
+    tails, as no older footer is there.
+    """
+    changes: dict[int, str | None] = {}
+    known = {(e.pair, e.position): (kind, e) for kind in (None, *IndexKind) for e in read_entries(footer, kind)}
+    for at, pair in enumerate(footer.key_values or []):
+        bodies = entries_in(pair.value) if pair.key == KEY else []
+        kept: list[Any] = []
+        for position, body in enumerate(bodies):
+            if (at, position) in known:
+                kind, entry = known[at, position]
+                keys = [(numbers[group], column) for group, column in entry.chunks if group in numbers]
+                left = {key: ranges[kind][key] for key in keys if key in ranges[kind]}
+                facts = {name: fact for name, fact in entry.body.items() if name != _TAIL}
+                kept += [_speak_of(facts, part, fresh.leaves, fresh.n_row_groups) for part in _rectangles(left)]
+            elif not isinstance(body, dict) or (body.keys() != {_TAIL} and body not in [*repairs_in([pair])]):
+                kept.append(body)
+        if bodies and added:
+            kept, added = kept + added, []
+        if bodies and kept != bodies:
+            changes[at] = _text(kept) if kept else None
+    return changes, [(KEY, _text(added))] if added else []
+
+
 def _follow(entry: Entry, filter_ranges: FilterRangeMap, footer: Footer) -> list[dict[str, Any]]:
     """The entry after its filters moved, or in parts after some of them were removed."""
     # A whole entry keeps its other fields as they are, in their order, also those that a later version wrote. One that

@@ -414,22 +414,13 @@ def _verified(
         if leaf is None:
             raise StaleIndexError(one.file, f"has no column {sought.name}")
         keys = casts.to(leaf)
-        stored = keys.stored
-        as_bytes = not pa.types.is_integer(stored.type)
         reader = ColumnReader(source, source.outline().leaves[leaf.index])
         deleted = one.file.deletes.positions() if one.file.deletes is not None else np.empty(0, np.int64)
         starts = np.cumsum(outline.rows) - outline.rows
         found: list[tuple[Integers, Integers, int]] = []
         for group in np.unique(one.groups).tolist():
-            at = int(starts[group])
-            numbers, rows = [], []
-            for batch in reader.batches(group):
-                hits = pc.index_in(_plain(batch) if as_bytes else batch, stored)
-                here = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
-                numbers.append(keys.numbers[hits.drop_null().to_numpy()])
-                rows.append(here + at)
-                at += len(batch)
-            row, number = _joined(rows), _joined(numbers)
+            row, number = rows_of_keys(reader, group, keys)
+            row += int(starts[group])
             lives = ~np.isin(row, deleted)
             found.append((number[lives], row[lives], group))
     keys_of: list[int] = []
@@ -447,6 +438,22 @@ def _verified(
         one.file, one.position, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of]
     )
     return kept, pa.array(lists, pa.list_(pa.int64()))
+
+
+def rows_of_keys(reader: ColumnReader, row_group: int, keys: Keys) -> tuple[Integers, Integers]:
+    """The rows of a row group that hold a key, from 0 and ascending, and the number of each one's key: int64[n] both.
+
+    Raises DamagedFileError, LimitError.
+    """
+    as_bytes = not pa.types.is_integer(keys.stored.type)
+    at, numbers, rows = 0, [], []
+    for batch in reader.batches(row_group):
+        hits = pc.index_in(_plain(batch) if as_bytes else batch, keys.stored)
+        here = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
+        numbers.append(keys.numbers[hits.drop_null().to_numpy()])
+        rows.append(here + at)
+        at += len(batch)
+    return _joined(rows), _joined(numbers)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -1,0 +1,380 @@
+"""A new version of a file without some of its rows: row groups that lose none stay as they are, to the byte.
+
+    old file   | row group 0 | row group 1 | row group 2 | filters | page indexes | footer |
+    new file   | row group 0 | its rows that stay | row group 2 | filters | new filters | page indexes | footer |
+
+Only what the old footer names is copied: pages, filters, column indexes. All else goes: older footers of tails, whose
+bounds may be values of rows that go, and bytes that nothing names. A row group that loses all of its rows goes, too.
+
+Of each column all row groups state bounds, or a new one states none: engines take bounds of some row groups for bounds
+of the file. Where a new row group cannot have any, as beside a NaN, the others lose theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
+from parquet_bloom._version import __version__
+from parquet_bloom.edit.finish import (
+    check_filters,
+    check_footer_size,
+    check_opens,
+    check_texts,
+    checksum,
+    spans_of,
+    write_footer,
+    wrong,
+)
+from parquet_bloom.edit.page_indexes import column_index_of
+from parquet_bloom.edit.repair import true_bounds
+from parquet_bloom.edit.rewrite import Body, Event, check_movable, write_body
+from parquet_bloom.edit.row_groups import FilterPlan, Kept, NewRowGroup, statistics_of, write_row_group
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, FooterError, LayoutError, UnknownFilterError
+from parquet_bloom.filters.page_places import page_headers
+from parquet_bloom.filters.stored import StoredFilters
+from parquet_bloom.filters.wrong_statistics import groups_without_bounds
+from parquet_bloom.format import compact
+from parquet_bloom.format.compact_tree import StatisticsId
+from parquet_bloom.format.edits import FooterEdit, edit_footer, index_changes, move_offset_index
+from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind, chunk_extent, decode_footer
+from parquet_bloom.format.forms import USELESS_FPP, Filter, Format, Sizing, form_of_filter
+from parquet_bloom.format.page_indexes import encode_offset_index
+from parquet_bloom.format.provenance import FilterRangeMap, all_ranges, new_entries, read_entries, renumbered
+from parquet_bloom.format.repairs import repairs_in
+from parquet_bloom.output.draft import FileSink, NewVersion, Transfer
+from parquet_bloom.output.target import Target
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.workers import Workers
+
+_SHORT = "parquet-mr"  # old ones did not count a dictionary's header as part of its chunk: PARQUET-816
+_HEAD_BYTES = 64  # of each copied structure, compared with the old file's
+_BOUNDS = (StatisticsId.min, StatisticsId.max, StatisticsId.min_value, StatisticsId.max_value)
+_NO_BOUNDS = dict.fromkeys([*_BOUNDS, StatisticsId.is_min_value_exact, StatisticsId.is_max_value_exact])
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """A file without some of its rows.
+
+    size     bytes of the new version; 0 before it is written
+    notes    what could not be kept
+    """
+
+    transfer: Transfer = field(default_factory=Transfer)
+    size: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def check_flat(source: OpenFile, force: bool = False) -> None:
+    """Raise LayoutError for a file whose row groups cannot be written again, or not be moved, exactly."""
+    footer = source.footer()
+    nested = [leaf.name for leaf in footer.leaves if leaf.repeated or len(leaf.path) > 1]
+    if nested:
+        reason = f"has nested columns ({', '.join(nested[:3])}), whose row groups are not written again"
+        raise LayoutError(source.path, f"{reason}; nothing was changed")
+    check_movable(source.path, footer, force)
+
+
+def write_without_rows(source: OpenFile, kept: Mapping[int, Kept], to: Target, workers: Workers) -> Rewritten:
+    """Write a new version of a file without some rows.
+
+    kept  row group -> which of its rows stay, of the row groups that lose some
+    Raises LayoutError, as check_flat and where the new file does not pass its check; DamagedFileError, LimitError,
+    StorageError. The target is then as it was.
+    """
+    check_flat(source, to.how.force)
+    footer = source.footer()
+    sizes = [footer.column_chunks(leaf.index).sizes[group] for leaf in footer.leaves for group in kept]
+    with to.begin(source, to.disk_needed(source, 2 * sum(max(0, size) for size in sizes) + len(footer.data))) as new:
+        made = _Rewrite(source, kept).write(new)
+        with new.reopen() as again:
+            made.check(again, workers)
+        new.commit(source.check_unchanged)
+    return Rewritten(new.transfer, made.size, made.notes)
+
+
+class _Rewrite:
+    """The parts of a new version, in the order in which they are written."""
+
+    def __init__(self, source: OpenFile, kept: Mapping[int, Kept]) -> None:
+        self.source, self.footer, self.kept = source, source.footer(), kept
+        staying = [group for group in range(self.footer.n_row_groups) if group not in kept or kept[group].any()]
+        self.numbers = {group: number for number, group in enumerate(staying)}
+        self.made: dict[int, NewRowGroup] = {}
+        self.ranges: dict[ChunkKey, tuple[int, int]] = {}  # of new filters, by the old number of their row group
+        self.places: dict[IndexKind, dict[ChunkKey, tuple[int, int] | None]] = {kind: {} for kind in IndexKind}
+        self.notes: list[str] = []
+        self.body, self.size = Body(), 0
+        in_body = [key for key in self.footer.filter_ranges if key[0] not in kept]
+        spans = spans_of(source, self.footer, in_body)
+        self.lost = [key for key in in_body if spans.get(key) is None]
+        self.spans = self._copied({span for span in spans.values() if span is not None})
+        self.plans = {group: self._filter_plans(group) for group in kept if kept[group].any()}
+
+    def _copied(self, filters: set[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Bytes [start, stop) that stay, in order: pages and filters of row groups that lose no row."""
+        spans = set(filters)
+        short = _SHORT in (self.footer.created_by or "").lower()
+        for i, j, chunk in self.footer.chunks():
+            start, stop = chunk_extent(chunk.meta_data)
+            if i in self.kept or stop <= start:
+                continue
+            if short and self.footer.room_at(stop - 1) > 1:  # a page may end behind what the footer says
+                where = f"row group {i}, column {self.footer.leaves[j].name}"
+                values, writer = chunk.meta_data.num_values, self.footer.created_by
+                ends = [page.end for page in page_headers(self.source, where, (start, stop), values, writer)]
+                stop = max(stop, *ends)
+            spans.add((start, stop))
+        ordered = sorted(spans)
+        for (_, stop), (start, _) in pairwise(ordered):
+            if start < stop:
+                raise LayoutError(self.source.path, f"what begins at byte {start:,} overlaps what lies before it")
+        return ordered
+
+    # --- filters ----------------------------------------------------------------------------------
+
+    def _filter_plans(self, group: int) -> dict[int, FilterPlan]:
+        stored, plans = StoredFilters(self.source), {}
+        for leaf in self.footer.leaves:
+            found = stored.of(group, leaf)
+            if not found:
+                continue
+            where = f"the filter of row group {group}, column {leaf.name}"
+            try:
+                bloom = found[0].evidence()
+            except (DamagedFileError, FilterFormatError, UnknownFilterError) as error:
+                self.notes.append(f"{where} is gone: {error}")
+                continue
+            form = form_of_filter(bloom, leaf)
+            if form is None:
+                self.notes.append(f"{where} is gone, as its form or its hash is not certain")
+                continue
+            start, _ = chunk_extent(self.footer.meta(group, leaf.index))
+            offset = found[0].offset
+            before = offset is not None and offset < start == offset + self.footer.room_at(offset)
+            at_start = bool(form.placements) and (before or "footer" not in form.placements)
+            plans[leaf.index] = FilterPlan(form, _sizing_of(form, bloom), at_start)
+        return plans
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def write(self, new: NewVersion) -> _Rewrite:
+        """Write all of it."""
+        sink = FileSink(new, self.source)
+        self.body = write_body(self._events(), self.footer.start, self.source.read, self._new_group, sink)
+        new.at = sink.at
+        for group, one in self.made.items():
+            base = self.body.filter_ranges[group, 0][0]
+            for column, (at, length) in one.starts.items():
+                self.ranges[group, column] = base + at, length
+            for column, built in one.filters.items():
+                if built.data is None and one.truths[column].values:
+                    name = self.footer.leaves[column].name
+                    self.notes.append(f"the filter of row group {group}, column {name} is gone: {built.reason}")
+                elif built.data and column not in one.starts:
+                    self.ranges[group, column] = new.at, len(built.data)
+                    new.append(built.data)
+        self._write_indexes(new)
+        write_footer(new, self._new_footer(new.at))
+        self.size = new.at
+        return self
+
+    def _events(self) -> list[Event]:
+        events, at = [], len(MAGIC)
+        gaps = []
+        for start, stop in [*self.spans, (self.footer.start, self.footer.start)]:
+            if at < start:
+                gaps.append((at, start))
+                events.append(Event(at, start, "cut", (0, 0)))
+            at = max(at, stop)
+        for group in self.plans:
+            first = min(chunk_extent(self.footer.meta(group, j))[0] for j in range(len(self.footer.leaves)))
+            gap = next(start for start, stop in gaps if start <= first < stop)
+            events.append(Event(gap, gap, "insert", (group, 0)))
+        return events
+
+    def _new_group(self, key: ChunkKey) -> bytes:
+        group = key[0]
+        one = self.made[group] = write_row_group(self.source, group, self.kept[group], self.plans[group])
+        self.notes += [f"row group {group}, {note}" for note in one.notes]
+        data, one.data = one.data, b""
+        one.sum = checksum(data)
+        return data
+
+    def _write_indexes(self, new: NewVersion) -> None:
+        """All column indexes, then all offset indexes; those of row groups that stay have moved offsets."""
+        had = {kind: self.footer.index_ranges(kind) for kind in IndexKind}
+        data: dict[IndexKind, dict[ChunkKey, bytes]] = {kind: {} for kind in IndexKind}
+        bare: set[int] = set()
+        for key in had[IndexKind.COLUMN]:
+            if key[0] in self.made:
+                leaf, truth = self.footer.leaves[key[1]], self.made[key[0]].truths[key[1]]
+                index = column_index_of(leaf, truth, is_named=True)
+                if index is None:
+                    bare.add(key[1])
+                else:
+                    data[IndexKind.COLUMN][key] = index
+        for kind, ranges in had.items():
+            stay = [key for key in ranges if key[0] not in self.kept]
+            self.source.prefetch(ranges[key] for key in stay)
+            for key in stay:
+                old = self.source.read(*ranges[key])
+                data[kind][key] = old if kind == IndexKind.COLUMN else self._moved(old, key)
+        for key in had[IndexKind.OFFSET]:
+            if key[0] in self.made:
+                pages = self.made[key[0]].pages[key[1]]
+                pages[:, 0] += self.body.filter_ranges[key[0], 0][0]
+                data[IndexKind.OFFSET][key] = encode_offset_index(pages)
+        for column in sorted(bare):
+            name = self.footer.leaves[column].name
+            self.notes.append(f"column {name} has no column index more, as a new row group can have none")
+        for kind in (IndexKind.COLUMN, IndexKind.OFFSET):
+            places = self.places[kind] = dict.fromkeys(key for key in had[kind] if key[0] not in self.kept)
+            for key, one in sorted(data[kind].items()):
+                if kind == IndexKind.OFFSET or key[1] not in bare:
+                    places[key] = new.at, len(one)
+                    new.append(one)
+
+    def _moved(self, index: bytes, key: ChunkKey) -> bytes:
+        try:
+            return move_offset_index(index, self.body.moves)
+        except FooterError as error:
+            where = f"row group {key[0]}, column {self.footer.leaves[key[1]].name}"
+            raise LayoutError(self.source.path, f"the offset index of {where} cannot be moved: {error}") from error
+
+    # --- the footer -------------------------------------------------------------------------------
+
+    def _new_footer(self, at: int) -> bytes:
+        statistics = self._state_bounds()
+        stay = {
+            kind: {k: p for k, p in places.items() if k[0] not in self.kept} for kind, places in self.places.items()
+        }
+        edit = FooterEdit(
+            moves=self.body.moves,
+            filter_ranges=dict.fromkeys(self.lost),
+            indexes=index_changes(stay),
+            statistics=statistics,
+            num_rows=sum(self._rows(group) for group in self.numbers),
+            row_groups={group: self._struct(group) for group in self.kept},
+        )
+        try:
+            fresh = decode_footer(edit_footer(self.footer.data, edit), at)
+            data = edit_footer(fresh.data, self._key_values(fresh))
+        except FooterError as error:
+            raise LayoutError(self.source.path, f"the footer cannot be edited: {error}") from error
+        check_footer_size(self.source, data)
+        return data
+
+    def _rows(self, group: int) -> int:
+        return int(self.kept[group].sum()) if group in self.kept else self.footer.rows[group]
+
+    def _struct(self, group: int) -> bytes | None:
+        """A new row group's entry; None of one that lost all of its rows."""
+        if group not in self.made:
+            return None
+        base, one = self.body.filter_ranges[group, 0][0], self.made[group]
+        if one.struct.file_offset is not None:
+            one.struct.file_offset += base
+        for column, chunk in enumerate(one.struct.columns):
+            meta: ColumnMetaData = chunk.meta_data
+            meta.data_page_offset += base
+            if meta.dictionary_page_offset is not None:
+                meta.dictionary_page_offset += base
+            if (group, column) in self.ranges:
+                meta.bloom_filter_offset, length = self.ranges[group, column]
+                meta.bloom_filter_length = length if self.plans[group][column].form.writes_length else None
+            for kind, places in self.places.items():
+                if (place := places.get((group, column))) is not None:
+                    setattr(chunk, f"{kind}_offset", place[0])
+                    setattr(chunk, f"{kind}_length", place[1])
+        return compact.encode(one.struct)
+
+    def _state_bounds(self) -> dict[ChunkKey, dict[int, None]]:
+        """Give the new row groups their statistics; return what the others lose of theirs."""
+        lost: dict[ChunkKey, dict[int, None]] = {}
+        for leaf in self.footer.leaves if self.made else ():
+            column, had = leaf.index, self.footer.bounds_stated(leaf.index)
+            truths = {group: one.truths[column] for group, one in self.made.items()}
+            bounds = {group: true_bounds(self.footer, (group, column), one) for group, one in truths.items()}
+            missing = any(truth.values and bounds[group] is None for group, truth in truths.items())
+            alike = not groups_without_bounds(self.footer, leaf) and any(both == 3 for both in had)
+            for group, truth in truths.items():
+                stated = None if missing or not alike else bounds[group]
+                meta = self.made[group].struct.columns[column].meta_data
+                meta.statistics = statistics_of(self.footer, (group, column), truth, stated)
+            if missing and alike:
+                groups = [group for group in self.numbers if group not in self.made and had[group]]
+                lost |= {(group, column): dict(_NO_BOUNDS) for group in groups}
+                reason = (
+                    "a new row group has a NaN" if any(t.nans for t in truths.values()) else "a new one can have none"
+                )
+                self.notes.append(f"column {leaf.name} has no min and max more: {reason}")
+        return lost
+
+    def _key_values(self, fresh: Footer) -> FooterEdit:
+        """The edit that makes provenance speak of the new file; entries of the new filters are ours alone."""
+        of_old: dict[IndexKind | None, FilterRangeMap] = {
+            None: all_ranges(fresh),
+            **{kind: fresh.index_ranges(kind) for kind in IndexKind},
+        }
+        stay = {group: number for group, number in self.numbers.items() if group not in self.kept}
+        if any(True for _ in repairs_in(self.footer.key_values)):
+            self.notes.append("that its statistics were repaired no longer stands in the file; repair says so again")
+        entries = []
+        ours = {key for entry in read_entries(self.footer) for key in entry.chunks}
+        forms: dict[str, tuple[Format, dict[ChunkKey, tuple[int, int | None]]]] = {}
+        for group, plans in self.plans.items():
+            for column, plan in plans.items():
+                key = self.numbers[group], column
+                if (group, column) in ours and key in of_old[None]:
+                    shared = forms.setdefault(repr(plan.form), (plan.form, {}))
+                    shared[1][key] = of_old[None][key]
+        for form, ranges in forms.values():
+            entries += new_entries(__version__, form.name, form.described, fresh, ranges)
+        changes, append = renumbered(self.footer, fresh, stay, of_old, entries)
+        return FooterEdit(key_values=changes, append=append, keep_empty=self.footer.key_values == [])
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def check(self, again: OpenFile, workers: Workers) -> None:
+        """Read the new file back before it takes its place. Raises LayoutError."""
+        source, footer = self.source, again.footer()
+        if footer.rows != [self._rows(group) for group in self.numbers] or len(footer.leaves) != len(
+            self.footer.leaves
+        ):
+            raise wrong(source, "its footer describes other row groups or columns")
+        moves, copied = self.body.moves, [(start, min(stop - start, _HEAD_BYTES)) for start, stop in self.spans]
+        source.prefetch(copied)
+        again.prefetch((moves(start), n) for start, n in copied)
+        if any(source.read(start, n) != again.read(moves(start), n) for start, n in copied):
+            raise wrong(source, "what was copied is not where it should be")
+        for group, number in self.numbers.items():
+            for column in range(len(footer.leaves)):
+                start, stop = chunk_extent(footer.meta(number, column))
+                if group not in self.kept:
+                    if start != moves(chunk_extent(self.footer.meta(group, column))[0]):
+                        raise wrong(source, f"row group {group}, column {column} is not where it should be")
+                elif (start, stop) != chunk_extent(self.made[group].struct.columns[column].meta_data):
+                    raise wrong(source, f"the new row group {group}, column {column} is not where it should be")
+        for group, one in self.made.items():
+            at, length = self.body.filter_ranges[group, 0]
+            if checksum(again.read(at, length)) != one.sum:
+                raise wrong(source, f"row group {group} is not as it was written")
+        built = {(self.numbers[g], c): (self.made[g].filters[c], place) for (g, c), place in self.ranges.items()}
+        sums = {key: checksum(one.data or b"") for key, (one, _) in built.items()}
+        check_filters(source, again, sums, {key: place for key, (_, place) in built.items()}, workers)
+        pairs = {
+            (self.numbers[g], c): b.texts for g, one in self.made.items() for c, b in one.filters.items() if b.texts
+        }
+        check_texts(source, again, pairs)
+        check_opens(source, again)
+
+
+def _sizing_of(form: Format, found: Filter) -> Sizing:
+    """The sizing by which a filter has its size: with fewer values it reaches the same rate in as many bytes."""
+    rate = found.fpp if 0 < found.fpp <= USELESS_FPP else form.fpp
+    most = 1 << (found.num_bytes - 1).bit_length() if form.placements else form.max_bytes
+    return Sizing(rate, max_bytes=min(form.max_bytes, most))
