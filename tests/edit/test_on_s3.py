@@ -57,6 +57,7 @@ def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     assert ids(store, uri) == rows == ids(store, uri, 2)
 
 
+@pytest.mark.more
 def test_a_tail_that_nobody_asked_for_is_passed_over(store: ObjectStore, bucket: str) -> None:
     uri = f"s3://{bucket}/t"
     made(store, uri)

@@ -18,6 +18,7 @@ import pytest
 from filters.test_wrong_statistics import KINDS, some_table, write
 from support.corpus import FIXTURES
 from support.footers import edited_footer
+from support.repeats import first_then_more, some_then_more
 
 import parquet_bloom
 from parquet_bloom import Outcomes, add_filters, check, count, inspect, remove_filters, repair, verify
@@ -43,7 +44,7 @@ def repaired(path: Path, output: Path, **options: Any) -> parquet_bloom.Repaired
 # --- files of released programs -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", sorted(EXPECTED))
+@pytest.mark.parametrize("release", some_then_more(sorted(EXPECTED)))
 def test_all_is_right_afterwards_and_every_old_byte_stays(release: str, tmp_path: Path) -> None:
     path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
     report = repaired(path, output)
@@ -234,7 +235,7 @@ def test_a_rewritten_file_is_not_believed(tmp_path: Path) -> None:
     assert (tmp_path / "undone").read_bytes() == new.read_bytes()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_then_more(range(4), 1))
 def test_a_folder_of_repaired_and_other_files(seed: int, tmp_path: Path) -> None:
     """Files are decided together: what is proven of one is not believed of another."""
     rng = random.Random(seed)
@@ -316,7 +317,7 @@ def test_an_entry_whose_old_footer_says_more_is_cut_off_by_nobody(tmp_path: Path
 # --- random lies ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", first_then_more(range(25), 8))
 def test_random_lies_are_mended(seed: int, tmp_path: Path) -> None:
     rng = random.Random(1000 + seed)
     table, path, output = some_table(rng, rng.choice([20, 150])), tmp_path / "f.parquet", tmp_path / "out.parquet"
@@ -337,7 +338,7 @@ def test_random_lies_are_mended(seed: int, tmp_path: Path) -> None:
     assert (tmp_path / "undone").read_bytes() == data
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first_then_more(range(12), 3))
 def test_no_row_is_lost_by_repaired_statistics(seed: int, tmp_path: Path) -> None:
     """The writer is one that is not believed, so that it is the repair that is."""
     rng = random.Random(2000 + seed)
@@ -565,7 +566,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 # --- add, which decodes some columns anyway -------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", WRONG)
+@pytest.mark.parametrize("release", some_then_more(WRONG))
 def test_add_compares_what_it_decodes(release: str, tmp_path: Path) -> None:
     path, output = OLD / f"{release}.parquet", tmp_path / "out.parquet"
     (added,) = add_filters(path, output, columns="*", sync=False).files

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import some_then_more
 from support.samples import random_bytes
 
 from engines.asking import DataFusion, DuckDB, duckdb
@@ -104,7 +105,7 @@ def test_the_default_takes_ids_in_any_encoding_and_leaves_out_the_rest(files: tu
         assert case.reason in reasons.get(case.name, ""), case.name
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", some_then_more(CASES), ids=lambda case: case.name)
 def test_it_is_what_engines_gain(files: tuple[Path, Path], case: Case) -> None:
     """A filter saves at least half of the row groups that are read without it, or less than a tenth of all."""
     for engine in case.engines:

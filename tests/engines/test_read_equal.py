@@ -73,7 +73,10 @@ FORMS: dict[str, dict[str, Any]] = {
 CASES = [(*pair, form) for pair, form in zip(product(SOURCES, READERS), cycle(FORMS), strict=False)]
 
 
-@pytest.mark.parametrize(("name", "engine", "form"), CASES, ids=map("-".join, CASES))
+@pytest.mark.parametrize(
+    ("name", "engine", "form"),
+    [pytest.param(*case, id="-".join(case), marks=[pytest.mark.more] if n % 2 else []) for n, case in enumerate(CASES)],
+)
 def test_is_read_as_the_source_and_comes_back(name: str, engine: str, form: str, tmp_path: Path) -> None:
     if (engine, name) in UNREADABLE:
         pytest.skip(UNREADABLE[engine, name])

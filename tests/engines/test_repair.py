@@ -27,6 +27,7 @@ import pytest
 from filters.test_wrong_statistics import some_table, statistics
 from support.corpus import FIXTURES
 from support.footers import edited_footer
+from support.repeats import some_then_more
 
 from parquet_bloom import DamagedFileError, add_filters, count, repair
 from parquet_bloom._thrift.parquet.ttypes import Statistics
@@ -169,7 +170,7 @@ def engines() -> Engines:
     return Engines()
 
 
-@pytest.mark.parametrize("release", WRONG)
+@pytest.mark.parametrize("release", some_then_more(WRONG))
 def test_every_engine_finds_every_stored_value(release: str, engines: Engines, tmp_path: Path) -> None:
     output = tmp_path / "out.parquet"
     (report,) = repair(OLD / f"{release}.parquet", output, sync=False).files

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from random_files import random_file
 from support.footers import edited_footer
+from support.repeats import first_then_more
 from support.samples import digest
 
 import parquet_bloom
@@ -25,7 +26,7 @@ def _ranges(path: Path) -> list[str]:
     return [one.text for one in report.statistics.wrong if "index" in one.statistic]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", first_then_more(range(SEEDS), 20))
 def test_random_files(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     source = random_file(seed, tmp_path).path
@@ -57,7 +58,7 @@ def _offset_indexes(path: Path) -> list[str]:
     return [str(compact.decode(OffsetIndex, data[at : at + n])[0].page_locations) for at, n in places if at]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", first_then_more(range(SEEDS), 20))
 def test_many_pages(tmp_path: Path, seed: int) -> None:
     """Random columns in pages of a few rows: pyarrow's own places, and bounds that hold all values of their pages."""
     rng = random.Random(seed)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.repeats import more_then_slow
+from support.repeats import first_then_more, more_then_slow
 from support.samples import leftovers
 
 import parquet_bloom
@@ -95,7 +95,7 @@ def run(seed: int, folder: Path) -> None:
     assert leftovers(folder) == []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first_then_more(range(12), 4))
 def test_whatever_is_done_rows_stay_and_bytes_come_back(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path)
 

@@ -111,8 +111,8 @@ KINDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("name", ["dictionary", "plain"])
+@pytest.mark.parametrize("version", ["2.0", pytest.param("1.0", marks=pytest.mark.more)])
+@pytest.mark.parametrize("name", ["plain", pytest.param("dictionary", marks=pytest.mark.more)])
 def test_an_index_that_lies_loses_and_changes_no_row(tmp_path: Path, name: str, version: str) -> None:
     path = written(
         table_of(KINDS), tmp_path / "a.parquet", write_page_index=True, data_page_version=version, **ENCODINGS[name]
@@ -125,7 +125,8 @@ def test_an_index_that_lies_loses_and_changes_no_row(tmp_path: Path, name: str, 
             path, lambda _, index, n=number: compact.encode(OffsetIndex(list(lies(index.page_locations))[n][1]))
         )
         edges = [pages[3].first_row_index for column, pages in indexes_of(data).items() if column[1]]
-        for keys in ([edge - 1 for edge in edges[::2]], [*edges, 1500], [edges[0] + 1], [ROWS - 1]):
+        turns = [edge - 1 for edge in edges[::2]], [*edges, 1500], [edges[0] + 1], [ROWS - 1]
+        for keys in turns[number % 2 :: 2]:
             keys = sorted(set(keys))
             same(parquet_bloom.read_table(path, in_keys(keys)), rows_of(truth, keys))
         assert lie

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from rows.test_offset_indexes import indexes_of, lies, with_indexes
 from rows.test_pages import written
+from support.repeats import first_then_more
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import ColumnIndex, FileMetaData, OffsetIndex, PageHeader
@@ -72,19 +73,20 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(table(), folder / "a.parquet", write_page_index=True, data_page_size=200, write_batch_size=20)
 
 
+@pytest.mark.parametrize("seed", first_then_more(range(3), 1))
 @pytest.mark.parametrize("nan", ["ieee", "largest"])
-def test_rows_of_a_brute_force(path: Path, nan: Any) -> None:
+def test_rows_of_a_brute_force(path: Path, nan: Any, seed: int) -> None:
     """The same file without a page index: the present evidence, and all pages."""
     plain = written(table(), path.with_name("plain.parquet"), data_page_size=200, write_batch_size=20)
-    rng, some = Random(3), 0
-    for _ in range(150):
+    rng, some = Random(seed), 0
+    for _ in range(50):
         where = predicate(rng)
         found = parquet_bloom.read_table(path, where, nan=nan)
         expected = parquet_bloom.read_table(plain, where, nan=nan)
         assert repr(found.to_pylist()) == repr(expected.to_pylist()), where
         some += 0 < len(found) < ROWS
         assert parquet_bloom.count(path, where, nan=nan) == len(expected), where
-    assert some > 50
+    assert some > 12
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_a_wrong_offset_index_excludes_no_row(path: Path, tmp_path: Path) -> Non
             return compact.encode(OffsetIndex(list(lies(pages))[number][1] if len(pages) > 5 else pages))
 
         with_indexes(wrong, change)
-        for n in (edges[0] - 1, edges[0], edges[-1]):
+        for n in (edges[0] - number % 2, edges[-1]):
             found = parquet_bloom.read_table(wrong, f"pair.b = {n}", columns=["up", "at"])
             assert found["up"].to_pylist() == [n // 3], names[number]
 

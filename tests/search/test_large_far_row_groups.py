@@ -322,7 +322,7 @@ if way == "close":
 
 
 @pytest.mark.parametrize("way", ["leave open", "close"])
-@pytest.mark.parametrize("is_table", [False, True])
+@pytest.mark.parametrize("is_table", [False, pytest.param(True, marks=pytest.mark.more)])
 @pytest.mark.parametrize(("rows", "group", "files"), [(1_600_000, 200_000, 1), (300_000, 50_000, 12)])
 def test_a_program_that_takes_one_batch_ends(rows: int, group: int, files: int, is_table: bool, way: str) -> None:
     """Arrow's threads call no Python while the interpreter ends: it would wait for ever, or abort."""

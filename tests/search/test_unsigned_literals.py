@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.repeats import some_then_more
 
 import parquet_bloom
 
@@ -45,7 +46,7 @@ def found(path: Path, predicate: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("value", [*VALUES, 2, (1 << 63) + 5])
+@pytest.mark.parametrize("value", some_then_more([*VALUES, 2, (1 << 63) + 5]))
 def test_a_comparison_in_each_form(op: str, value: int, file: Path) -> None:
     expected = [one for one in VALUES if OPERATORS[op](one, value)]
     compare = OPERATORS[op]

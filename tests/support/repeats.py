@@ -22,6 +22,11 @@ def some_then_more(values: Iterable[Any]) -> list[Any]:
     return [one if i in quick else pytest.param(one, marks=pytest.mark.more) for i, one in enumerate(every)]
 
 
+def first_then_more(values: Iterable[Any], n: int) -> list[Any]:
+    """The first n, as of seeds, which are all alike; the others have the marker `more`."""
+    return [one if i < n else pytest.param(one, marks=pytest.mark.more) for i, one in enumerate(values)]
+
+
 def by_turns(values: Iterable[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Pairs: each value with one of the others, which take turns. For a setting that needs each value once only."""
     return list(zip(values, cycle(others), strict=False))

@@ -36,11 +36,11 @@ from parquet_bloom.source.snapshot import (
     CommitModes,
     Field,
     LeafPath,
-    LeafTruth,
     Snapshot,
     Table,
     TableFile,
 )
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter

@@ -19,7 +19,8 @@ from parquet_bloom.filters.wrong_statistics import Compared, WrongStatistic, com
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import domain_of, limits
-from parquet_bloom.source.snapshot import FileBounds, LeafPath, LeafTruth, Snapshot, TableFile
+from parquet_bloom.source.snapshot import FileBounds, LeafPath, Snapshot, TableFile
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.open_file import OpenFile
 

@@ -29,7 +29,7 @@ from parquet_bloom.errors import DamagedFileError, FooterError, first_line, para
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import MAGIC, Footer, IndexKind
-from parquet_bloom.format.outline import NONE, Outline, Slot, extent_of
+from parquet_bloom.format.outline import NONE, Outline, Slot, extents_in
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import INDEX_SLOTS, elements_to
 from parquet_bloom.options import limits
@@ -147,6 +147,12 @@ def index_range(outline: Outline, row_group: int, column: int, kind: IndexKind) 
     if NONE in (at, size) or not (len(MAGIC) <= at and 0 < size <= _MOST_INDEX and at + size <= outline.start):
         return None
     return at, size
+
+
+def extent_of(outline: Outline, row_group: int, column: int) -> tuple[int, int]:
+    """Start and stop of one chunk's pages, as format.outline.extents has them: it takes as long however many there are."""
+    start, stop = extents_in(outline.slots[:, row_group, column : column + 1])
+    return int(start[0]), int(stop[0])
 
 
 def _chunk(outline: Outline, row_group: int, leaf: Leaf) -> tuple[int, int, int, int] | None:

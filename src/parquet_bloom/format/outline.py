@@ -244,6 +244,9 @@ def bounds_stated(slots: NDArray[np.int64]) -> NDArray[np.int64]:
 # --- through the bindings -------------------------------------------------------------------------
 
 
+_OTHERS = (Slot.TYPE, Slot.CODEC, Slot.OFFSET_INDEX_LENGTH, Slot.COLUMN_INDEX_LENGTH)
+
+
 def outline_of(footer: Footer) -> Outline:
     """The outline of a footer that the bindings decoded."""
     groups = footer.metadata.row_groups
@@ -279,16 +282,10 @@ def outline_of(footer: Footer) -> Outline:
             # The list's bytes, as the walk takes them: without the header of its field, and the end of the struct.
             alone = ColumnMetaData(key_value_metadata=meta.key_value_metadata)
             keep(Slot.KEY_VALUES, i, j, compact.encode(alone)[1:-1])
-        for slot, value in enumerate(values):
+        others = (meta.type, meta.codec, chunk.offset_index_length, chunk.column_index_length)
+        for slot, value in [*enumerate(values), *zip(_OTHERS, others, strict=True)]:
             if value is not None:
                 slots[slot, i, j] = value
-        slots[Slot.TYPE, i, j] = meta.type
-        slots[Slot.CODEC, i, j] = NONE if meta.codec is None else meta.codec
-        for slot, length in (
-            (Slot.OFFSET_INDEX_LENGTH, chunk.offset_index_length),
-            (Slot.COLUMN_INDEX_LENGTH, chunk.column_index_length),
-        ):
-            slots[slot, i, j] = NONE if length is None else length
     if DRAFT_FILTER.search(footer.data):
         for (i, j), data in draft_structs(footer.data).items():
             keep(Slot.DRAFT_FILTER, i, j, data)
@@ -310,12 +307,6 @@ def outline_of(footer: Footer) -> Outline:
 def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Start and stop of every chunk's pages, as footer.chunk_extent has them: int64[row groups, columns]."""
     return extents_in(outline.slots)
-
-
-def extent_of(outline: Outline, row_group: int, column: int) -> tuple[int, int]:
-    """The same of one chunk, in the same time however many there are."""
-    start, stop = extents_in(outline.slots[:, row_group, column : column + 1])
-    return int(start[0]), int(stop[0])
 
 
 def extents_in(slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnIndex, PageType
 from parquet_bloom.errors import FooterError
-from parquet_bloom.filters.page_places import PagePlaces, index_range, indexed_places, walked_places
+from parquet_bloom.filters.page_places import PagePlaces, extent_of, index_range, indexed_places, walked_places
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
 from parquet_bloom.format.footer import IndexKind, derived
-from parquet_bloom.format.outline import NONE, Outline, Slot, extent_of
+from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, page_statistics, statistics_of
 from parquet_bloom.predicates.bind import Bound, Members, Opaque, Term, terms_of

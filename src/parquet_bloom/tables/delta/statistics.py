@@ -32,7 +32,8 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath, LeafTruth
+from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.tables.delta.actions import Add
 
 # --- schema ---------------------------------------------------------------------------------------

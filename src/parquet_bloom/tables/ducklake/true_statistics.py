@@ -17,7 +17,8 @@ from typing import Any
 
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.source.columns import leaves_of
-from parquet_bloom.source.snapshot import Change, FileBounds, LeafPath, LeafTruth, TableFile
+from parquet_bloom.source.snapshot import Change, FileBounds, LeafPath, TableFile
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.tables.ducklake.catalog import ANY, COUNT, NUMBER, TEXT, Queries
 from parquet_bloom.tables.ducklake.columns import INTEGERS, Column, columns_of, is_exact
 from parquet_bloom.tables.ducklake.evidence import ColumnStatistics, place_of, stated_bounds

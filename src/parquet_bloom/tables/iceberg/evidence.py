@@ -57,7 +57,8 @@ from pyiceberg.types import (
 from parquet_bloom.format.repairs import plain_bound
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
-from parquet_bloom.source.snapshot import FileBounds, LeafPath, LeafTruth, TableFile
+from parquet_bloom.source.snapshot import FileBounds, LeafPath, TableFile
+from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.tables.iceberg.schema import Column, arrow_type
 
 # --- bounds ---------------------------------------------------------------------------------------
