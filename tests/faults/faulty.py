@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from support.commands import error_lines
-from support.samples import keys_table
+from support.samples import flat_table, keys_table
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
@@ -84,6 +84,8 @@ TARGETS = {
     "remove --append": Target("in.parquet", "tailed", old="tailed", checksum=True),
     "remove --in-place": Target("in.parquet", "filtered", old="filtered"),
     "remove -o": Target("out.parquet", "filtered"),
+    "delete --in-place": Target("in.parquet", "flat", old="flat", checksum=True),
+    "delete -o": Target("out.parquet", "flat", old="other"),
     "write_table": Target("out.parquet"),
     "write_table over one": Target("out.parquet", old="other"),
     "FilterWriter": Target("out.parquet", old="other"),
@@ -227,7 +229,9 @@ class Forks:
         assert self._process.stdout.readline() == '"ready"\n', "the operations fail without any fault"
         pq.write_table(keys_table(), folder / "plain", row_group_size=400)
         pq.write_table(keys_table(600, seed=1), folder / "other")
-        self._bytes = {"": None, **{name: (folder / name).read_bytes() for name in ("plain", "other")}}
+        pq.write_table(flat_table(), folder / "flat", row_group_size=400)
+        parquet_bloom.add_filters(folder / "flat", in_place=True, columns=["id"])
+        self._bytes = {"": None, **{name: (folder / name).read_bytes() for name in ("plain", "other", "flat")}}
         self._prepare(TARGETS["add --in-place"])
         assert self._ask("add --in-place", again=False)["status"] == 0
         self._bytes["filtered"] = (self._folder / "in.parquet").read_bytes()

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from support.samples import keys_table
+from support.samples import flat_table, keys_table
 
 import parquet_bloom
 import parquet_bloom.lance
+from parquet_bloom.changes.files import delete_from_files
 from parquet_bloom.cli import run
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.kernels.hashes import hash_array
@@ -76,6 +77,11 @@ def _add(folder: str, *more: str) -> int:
     return run(["add", f"{folder}/in.parquet", "-c", "id", "-c", "name", *more])
 
 
+def _delete(folder: str, **where: Any) -> int:
+    keys = [one.as_py() for one in flat_table()["id"].take([5, 7, 900])]
+    return _library(lambda: delete_from_files(f"{folder}/in.parquet", "id", keys, **where))
+
+
 def _index(folder: str, *more: str) -> int:
     return run(["index", "build", f"{folder}/data", "-c", "id", "-o", f"{folder}/index", "--overwrite", *more])
 
@@ -92,6 +98,8 @@ OPERATIONS = {
     "remove --append": lambda f, _: run(["remove", f"{f}/in.parquet", "--in-place", "--append"]),
     "remove --in-place": lambda f, _: run(["remove", f"{f}/in.parquet", "--in-place"]),
     "remove -o": lambda f, _: run(["remove", f"{f}/in.parquet", "-o", f"{f}/out.parquet", "--overwrite"]),
+    "delete --in-place": lambda f, _: _delete(f, in_place=True),
+    "delete -o": lambda f, _: _delete(f, output=f"{f}/out.parquet", overwrite=True),
     "write_table": lambda f, again: _write(f, again),
     "write_table over one": lambda f, _: _write(f, True),
     "FilterWriter": lambda f, _: _writer(f, True),
@@ -108,7 +116,8 @@ def _warm(folder: str) -> None:
     """Import and compile what the operations use. Lance's own threads must not begin before a fork."""
     for name, operation in OPERATIONS.items():
         if name != "index build --kind lance":
-            pq.write_table(_table(), f"{folder}/in.parquet", row_group_size=400)
+            table = flat_table() if name.startswith("delete") else _table()
+            pq.write_table(table, f"{folder}/in.parquet", row_group_size=400)
             if name.startswith("remove"):
                 _add(folder, "--in-place", *(["--placement", "tail"] if "append" in name else []))
             Path(f"{folder}/out.parquet").unlink(missing_ok=True)

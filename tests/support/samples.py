@@ -45,6 +45,11 @@ def keys_table(rows: int = ROW_GROUPS * ROWS, seed: int = 7) -> pa.Table:
     )
 
 
+def flat_table() -> pa.Table:
+    """The same without nested columns."""
+    return keys_table().drop_columns(["tags", "user"])
+
+
 def random_bytes(rng: np.random.Generator, n: int, width: int) -> pa.Array:
     """binary[n] of so many bytes each; a call of the generator for each takes twenty times as long."""
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), n, [None, pa.py_buffer(rng.bytes(n * width))]).cast(

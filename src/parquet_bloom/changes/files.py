@@ -57,7 +57,7 @@ class DeleteFilesOptions(WriteOptions, FilesystemOption, total=False):
 
 @dataclass(slots=True, repr=False)
 class FileWithoutRows(FileReport):
-    """The report on one file. One that stays as it is was not opened: its numbers are 0.
+    """The report on one file. Of one that was not opened, as no row of it is meant, the numbers are 0.
 
     deleted   rows that have a key
     rows      that remain
@@ -197,7 +197,7 @@ class DeleteFromFile:
     def __call__(self, file: DataFile, target: Location, look_only: bool) -> FileOutcome[FileWithoutRows]:
         """Delete rows from one file: its rename is its commit. Raises as delete_from_files does for one file."""
         started, groups = time.perf_counter(), self.located.rows.get(str(file), {})
-        if not groups and (self.how.in_place or look_only):
+        if not groups and (look_only or (self.how.in_place and not file.is_local)):  # beside others may lie leftovers
             return FileOutcome(FileWithoutRows(str(file), str(target), dry_run=look_only, remote=not file.is_local))
         with open_for_change(file, self.how.in_place and not look_only) as source:
             footer, to = source.footer(), Target(target, self.how)
