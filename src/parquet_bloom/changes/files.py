@@ -297,6 +297,7 @@ def delete_from_files(
     located = located_rows(CallSource(snapshot), asked, index)
     for file in snapshot.files:  # before the first one is changed
         if str(file) in located.rows:
+            to.tables.check_target(file, to.outputs.targets[file], force=False)
             with OpenFile(file) as opened:
                 check_flat(opened, how.force)
     meter = Meter(progress, snapshot.files)

@@ -1,0 +1,415 @@
+"""Rows deleted from files by their keys: what is kept, refused and reported, case by case."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from changes.erased import erase, footer_of, read, rows_of
+from datafusion import SessionContext
+from deltalake import write_deltalake
+from support.corpus import corpus_file
+from support.footers import edited_footer
+from support.samples import flat_table, keys_table
+
+import parquet_bloom
+from parquet_bloom.changes.files import delete_from_files
+from parquet_bloom.errors import (
+    EncryptedFileError,
+    FileChangedError,
+    LayoutError,
+    RequestError,
+    StorageError,
+    TableFormatError,
+    TableWarning,
+    UnknownColumnError,
+)
+
+
+def flat(path: Path, **options: Any) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(flat_table(), path, row_group_size=400, **options)
+    return path
+
+
+def some(*rows: int) -> pa.Array:
+    return flat_table()["id"].combine_chunks().take(pa.array(rows))
+
+
+def snapshot(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Every file below a folder: bytes, inode, time."""
+    files = (one for one in sorted(folder.rglob("*")) if one.is_file())
+    return {
+        str(one.relative_to(folder)): (one.read_bytes(), one.stat().st_ino, one.stat().st_mtime_ns) for one in files
+    }
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_engines_read_the_rows_that_remain(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a" / "a.parquet", write_page_index=True)
+    parquet_bloom.add_filters(path, in_place=True, columns=["id", "name", "half_null"])
+    erase(path, "id", some(5, 7, 900))
+    wanted = rows_of(read(path))
+    assert len(wanted) == 1197
+    assert rows_of(duckdb.read_parquet(str(path)).to_arrow_table()) == wanted
+    assert rows_of(polars.read_parquet(path).to_arrow().cast(read(path).schema)) == wanted
+    context = SessionContext()
+    context.register_parquet("t", str(path))
+    names = ", ".join(read(path).column_names)
+    assert sorted(rows_of(context.sql(f"SELECT {names} FROM t").to_arrow_table().cast(read(path).schema))) == sorted(
+        wanted
+    )
+    for row in (0, 5, 400, 900, 1199):
+        one = flat_table()["id"][row].as_py()
+        rows = 0 if row in (5, 900) else 1
+        assert parquet_bloom.count(path, f"id = {one}") == rows
+        assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE id = {one}").fetchall() == [(rows,)]
+        assert polars.scan_parquet(path).filter(polars.col("id") == one).collect().height == rows
+        assert context.sql(f"SELECT * FROM t WHERE id = {one}").count() == rows
+
+
+def test_a_file_that_loses_all_rows_stays_without_row_groups(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a" / "a.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"])
+    report = erase(path, "id", flat_table()["id"].combine_chunks())
+    assert (report.rows, report.gone, report.rewritten) == (0, 3, 0)
+    assert pq.read_metadata(path).num_row_groups == 0
+    assert duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(0,)]
+    assert polars.read_parquet(path).height == 0
+    assert parquet_bloom.verify(path).files[0].filters == []
+
+
+def test_null_in_a_file_equals_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": pa.array([1, None, 3, None])}), path)
+    report = delete_from_files(path, "id", [1], in_place=True).files[0]
+    assert report.deleted == 1
+    assert pq.read_table(path)["id"].to_pylist() == [None, 3, None]
+
+
+def test_keys_of_several_columns(tmp_path: Path) -> None:
+    """By brute force: rows of which a part of a key fits stay."""
+    rng = np.random.default_rng(3)
+    for n in range(3):
+        kinds = {"tenant": pa.array(rng.integers(0, 4, 500).astype(str)), "id": rng.integers(0, 200, 500)}
+        day = pa.array([None if i % 9 == 0 else datetime.date(2026, 1, 1 + i % 5) for i in range(500)])
+        pq.write_table(pa.table({**kinds, "day": day, "n": range(500)}), tmp_path / f"{n}.parquet", row_group_size=100)
+    parquet_bloom.add_filters(tmp_path, in_place=True, columns=["id"])
+    before = {path: read(path) for path in sorted(tmp_path.iterdir())}
+    keys = pa.table(
+        {
+            "id": [3, 3, 77, 78, 100_000],
+            "day": pa.array([datetime.date(2026, 1, one) for one in (1, 2, 3, 4, 5)]),
+            "tenant": ["1", "1", "3", "3", "0"],
+        }
+    )
+    keys = pa.concat_tables([keys, before[tmp_path / "0.parquet"].slice(11, 40).select(keys.column_names).drop_null()])
+    keys = keys.group_by(keys.column_names).aggregate([])
+    wanted = {tuple(row.values()) for row in keys.to_pylist()}
+    report = delete_from_files(tmp_path, keys.column_names, keys, in_place=True)
+    assert sum(file.deleted for file in report.files) >= 30
+    for path, table in before.items():
+        rest = [row for row in table.to_pylist() if tuple(row[name] for name in keys.column_names) not in wanted]
+        assert read(path).to_pylist() == rest
+
+
+# --- with an index --------------------------------------------------------------------------------
+
+
+def test_files_that_the_index_does_not_know_are_searched(tmp_path: Path) -> None:
+    """One that came later; then one that another program wrote anew, whose places are those of the file before."""
+    data, index = tmp_path / "data", tmp_path / "index"
+    for n in range(2):
+        flat(data / f"{n}.parquet")
+    parquet_bloom.build_index(data, "id", index)
+    flat(data / "2.parquet")
+    pq.write_table(flat_table().take(pa.array(range(1199, -1, -1))), data / "1.parquet", row_group_size=300)
+    report = delete_from_files(data, "id", some(5, 900), in_place=True, index=index)
+    assert [file.deleted for file in report.files] == [2, 2, 2]
+    rest = [row for n, row in enumerate(rows_of(flat_table())) if n not in (5, 900)]
+    assert [rows_of(read(data / f"{n}.parquet")) for n in range(3)] == [rest, rest[::-1], rest]
+
+
+# --- which files are written ----------------------------------------------------------------------
+
+
+def test_a_file_without_such_rows_is_not_touched(tmp_path: Path) -> None:
+    flat(tmp_path / "0.parquet")
+    other = tmp_path / "1.parquet"
+    pq.write_table(flat_table().slice(0, 0).append_column("more", pa.array([], pa.int8())), other)
+    before = snapshot(tmp_path)
+    report = delete_from_files(tmp_path, "id", [1, 2, *some(3).to_pylist()], in_place=True)
+    after = snapshot(tmp_path)
+    assert after["1.parquet"] == before["1.parquet"]
+    assert after["0.parquet"] != before["0.parquet"]
+    assert [file.deleted for file in report.files] == [1, 0]
+
+
+def test_output_gets_copies_of_files_without_such_rows(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    flat(source / "0.parquet")
+    pq.write_table(flat_table().slice(100, 50), source / "1.parquet")
+    before = snapshot(source)
+    report = delete_from_files(source, "id", some(5), output)
+    assert snapshot(source) == before
+    assert (output / "1.parquet").read_bytes() == before["1.parquet"][0]
+    assert [file.deleted for file in report.files] == [1, 0]
+    assert rows_of(read(output / "0.parquet")) == [row for n, row in enumerate(rows_of(flat_table())) if n != 5]
+    with pytest.raises(StorageError, match=r"1\.parquet|0\.parquet"):
+        delete_from_files(source / "0.parquet", "id", some(5), output / "0.parquet")
+    delete_from_files(source / "0.parquet", "id", some(6), output / "0.parquet", overwrite=True)
+    assert read(output / "0.parquet").num_rows == 1199
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    flat(tmp_path / "0.parquet")
+    before = snapshot(tmp_path)
+    dry = delete_from_files(tmp_path, "id", some(5, 900), in_place=True, dry_run=True)
+    assert snapshot(tmp_path) == before
+    done = delete_from_files(tmp_path, "id", some(5, 900), in_place=True)
+    assert "dry run" in repr(dry)
+    for field in ("deleted", "rows", "row_groups", "rewritten", "gone", "bytes_before"):
+        assert getattr(dry.files[0], field) == getattr(done.files[0], field)
+
+
+def test_permissions_stay(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a.parquet")
+    path.chmod(0o640)
+    delete_from_files(path, "id", some(5), in_place=True)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+SECRET = "zz-erase-me-" * 3
+
+
+@pytest.mark.parametrize("placement", ["footer", "tail", "chunk-start", "statistics"])
+def test_no_byte_of_an_erased_value_stays(tmp_path: Path, placement: str) -> None:
+    """It was the greatest of its column, so all footers and page indexes had it too, that before a tail among them."""
+    names = flat_table()["name"].to_pylist()
+    names[5] = SECRET
+    table = flat_table().set_column(1, "name", pa.array(names))
+    path = tmp_path / "a" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, row_group_size=400, compression="none", write_page_index=True)
+    how: Any = {"form": "statistics"} if placement == "statistics" else {"placement": placement}
+    parquet_bloom.add_filters(path, in_place=True, columns=["id", "name"], **how)
+    assert path.read_bytes().count(SECRET.encode()) >= 3
+    erase(path, "id", some(5))
+    assert SECRET.encode() not in path.read_bytes()
+    assert {one.column for one in parquet_bloom.inspect(path).files[0].filters} == {"id", "name"}
+    parquet_bloom.remove_filters(path, in_place=True)
+    assert parquet_bloom.inspect(path).files[0].filters == [], "they are still known as ours"
+
+
+def test_bytes_that_nothing_names_go(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a" / "a.parquet")
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[: -8 - length] + SECRET.encode() + data[-8 - length :])
+    erase(path, "id", some(5))
+    assert SECRET.encode() not in path.read_bytes()
+
+
+def test_a_column_has_bounds_in_all_row_groups_or_in_none(tmp_path: Path) -> None:
+    """A deletion that leaves a NaN alone in a row group: DataFusion would take the bounds of the others for all."""
+    values = [1.0, float("nan"), 2.0, 3.0, 4.0, 5.0]
+    path = tmp_path / "a" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"id": range(6), "f": values}), path, row_group_size=2)
+    report = erase(path, "id", pa.array([0]))
+    metadata = pq.read_metadata(path)
+    assert [metadata.row_group(g).column(1).statistics.has_min_max for g in range(3)] == [False] * 3
+    assert [metadata.row_group(g).column(0).statistics.has_min_max for g in range(3)] == [True] * 3
+    assert report.notes == ["column f has no min and max more: a new row group has a NaN"]
+    context = SessionContext()
+    context.register_parquet("t", str(path))
+    assert context.sql("SELECT * FROM t WHERE f > 4.5").count() == 2, "NaN is the greatest there"
+
+
+def test_row_groups_without_statistics_get_none(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a" / "a.parquet", write_statistics=["name"])
+    erase(path, "id", some(5))
+    metadata = pq.read_metadata(path)
+    assert not any(metadata.row_group(g).column(0).is_stats_set for g in range(3))
+    assert all(metadata.row_group(g).column(1).statistics.has_min_max for g in range(3))
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_codec_encodings_and_page_version_stay(tmp_path: Path, codec: str, version: str) -> None:
+    options: dict[str, Any] = {
+        "compression": codec,
+        "use_dictionary": ["colour"],
+        "column_encoding": {"id": "DELTA_BINARY_PACKED", "name": "DELTA_BYTE_ARRAY", "half_null": "BYTE_STREAM_SPLIT"},
+        "data_page_version": version,
+        "write_page_checksum": True,
+    }
+    path = flat(tmp_path / "a" / "a.parquet", **options)
+    assert erase(path, "id", some(5)).notes == []
+    metadata = pq.read_metadata(path)
+    for number in range(metadata.num_columns):
+        one, other = (metadata.row_group(group).column(number) for group in (0, 1))
+        assert (one.compression, {*one.encodings}) == (other.compression, {*other.encodings})
+    groups = footer_of(path.read_bytes()).row_groups
+    for one, other in zip(groups[0].columns, groups[1].columns, strict=True):
+        kinds = [{(s.page_type, s.encoding) for s in chunk.meta_data.encoding_stats} for chunk in (one, other)]
+        assert kinds[0] == kinds[1]
+
+
+def test_key_values_field_ids_and_created_by_stay(tmp_path: Path) -> None:
+    schema = flat_table().schema
+    fields = [f.with_metadata({"PARQUET:field_id": str(10 + n)}) for n, f in enumerate(schema)]
+    table = flat_table().cast(pa.schema(fields, {"own": "words"}))
+    path = tmp_path / "a" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, row_group_size=400)
+    with edited_footer(path) as footer:
+        footer.created_by = "parquet-mr version 1.8.0 (build abc)"
+    before = footer_of(path.read_bytes())
+    erase(path, "id", some(5))
+    after = footer_of(path.read_bytes())
+    assert after.created_by == before.created_by
+    assert after.key_value_metadata == before.key_value_metadata
+    assert [one.field_id for one in after.schema[1:]] == [10, 11, 12, 13, 14]
+
+
+def test_hadoops_lz4_becomes_that_of_today_and_the_report_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "a.parquet"
+    path.parent.mkdir()
+    shutil.copyfile(corpus_file("nasty/parquet-testing__hadoop_lz4_compressed.parquet"), path)
+    report = erase(path, read(path).column_names[0], read(path).column(0).combine_chunks().unique().slice(0, 1))
+    assert "LZ4_RAW in the place of LZ4" in " ".join(report.notes)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [([1, None], "NULL"), ([1, 1], "twice"), ([1.5], "floats"), ([1, "a"], "one type"), (pa.table({"x": [1]}), "id")],
+)
+def test_keys_that_are_none(tmp_path: Path, keys: Any, words: str) -> None:
+    flat(tmp_path / "a.parquet")
+    before = snapshot(tmp_path)
+    with pytest.raises(RequestError, match=words):
+        delete_from_files(tmp_path, "id", keys, in_place=True)
+    assert snapshot(tmp_path) == before
+
+
+def test_requests_that_make_no_sense(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a.parquet")
+    before = snapshot(tmp_path)
+    with pytest.raises(UnknownColumnError, match="nobody"):
+        delete_from_files(path, "nobody", [1], in_place=True)
+    with pytest.raises(RequestError, match="output"):
+        delete_from_files(path, "id", [1])
+    with pytest.raises(RequestError, match="append"):
+        delete_from_files(path, "id", [1], in_place=True, append=True)
+    with pytest.raises(RequestError, match="is for files"):
+        delete_from_files(f"delta:{tmp_path}", "id", [1], in_place=True)
+    with pytest.raises(RequestError, match="one length"):
+        delete_from_files(path, ["id", "name"], {"id": [1], "name": []}, in_place=True)
+    with pytest.raises(TypeError, match="comit"):
+        delete_from_files(path, "id", [1], in_place=True, comit="x")  # type: ignore[call-arg]
+    assert snapshot(tmp_path) == before
+
+
+def test_nested_files_are_refused_before_any_file_is_changed(tmp_path: Path) -> None:
+    flat(tmp_path / "0.parquet")
+    pq.write_table(keys_table(), tmp_path / "1.parquet")
+    before = snapshot(tmp_path)
+    with pytest.raises(LayoutError, match=r"1\.parquet.*nested columns \(tags\.list\.element, user\.id"):
+        delete_from_files(tmp_path, "id", some(5), in_place=True)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_nested_file_without_such_rows_is_no_hindrance(tmp_path: Path) -> None:
+    flat(tmp_path / "0.parquet")
+    pq.write_table(keys_table().slice(600), tmp_path / "1.parquet")
+    assert delete_from_files(tmp_path, "id", some(5), in_place=True).files[0].deleted == 1
+
+
+def test_encrypted_files_are_refused_before_any_file_is_changed(tmp_path: Path) -> None:
+    flat(tmp_path / "0.parquet")
+    (tmp_path / "1.parquet").write_bytes((tmp_path / "0.parquet").read_bytes()[:-4] + b"PARE")
+    before = snapshot(tmp_path)
+    with pytest.raises(EncryptedFileError, match=r"1\.parquet"):
+        delete_from_files(tmp_path, "id", some(5), in_place=True)
+    assert snapshot(tmp_path) == before
+
+
+def test_files_of_a_table_are_refused(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), flat_table())
+    before = snapshot(tmp_path)
+    for force in (False, True):
+        with pytest.raises(TableFormatError, match="Delta"), nullcontext() if not force else pytest.warns(TableWarning):
+            delete_from_files(tmp_path, "id", some(5), in_place=True, force=force)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_file_that_changes_meanwhile_is_an_error(tmp_path: Path) -> None:
+    """The second of two files, while the first one is written; it has the keys then too, and in more row groups."""
+    flat(tmp_path / "0.parquet")
+    second = flat(tmp_path / "1.parquet")
+
+    def change(progress: parquet_bloom.Progress) -> None:
+        if progress.files_done == 1:
+            other = second.with_suffix(".new")
+            pq.write_table(pa.concat_tables([flat_table(), flat_table()]), other, row_group_size=400)
+            os.replace(other, second)
+
+    report = delete_from_files(tmp_path, "id", some(5), in_place=True, progress=change)
+    assert [file.deleted for file in report.files] == [1]
+    (failed,) = report.failed
+    assert isinstance(failed.error, FileChangedError)
+    assert read(second).num_rows == 2400, "as the other program left it"
+
+
+def test_other_numbers_of_rows_than_were_located_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody writes over the file's bytes, so that no version token tells: the rows do."""
+    path = flat(tmp_path / "a.parquet", compression="none", use_dictionary=False)
+    located = parquet_bloom.changes.files.located_rows
+    one = some(5)[0].as_py()
+
+    def and_then(*arguments: Any) -> Any:
+        found = located(*arguments)
+        before = path.stat()
+        data = path.read_bytes().replace(one.to_bytes(8, "little"), (one + 1).to_bytes(8, "little"), 1)
+        with path.open("r+b") as file:
+            file.write(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return found
+
+    monkeypatch.setattr(parquet_bloom.changes.files, "located_rows", and_then)
+    with pytest.raises(FileChangedError):
+        delete_from_files(path, "id", [one], in_place=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_row_group_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(50), "text": ["x" * 100_000] * 50}), path)
+    before = snapshot(tmp_path)
+    old = parquet_bloom.set_limits(max_memory=400_000)
+    try:
+        with pytest.raises(parquet_bloom.LimitError, match="max_memory"):
+            delete_from_files(path, "id", [5], in_place=True)
+    finally:
+        parquet_bloom.set_limits(max_memory=old.max_memory)
+    assert snapshot(tmp_path) == before
+    assert delete_from_files(path, "id", [5], in_place=True).files[0].deleted == 1
