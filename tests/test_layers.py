@@ -71,7 +71,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "change": {"facts", *SEARCH, "predicates", "tables", *ADAPTERS},
     "advice": {*SEARCH, "output", "tables", *ADAPTERS},
     "keys": {"facts", *CHANGE, "advice", "zones", "rows", "tables", *ADAPTERS},
-    "changes": {"facts", "advice", "zones", "rows", "tables", *ADAPTERS},
+    "changes": {"facts", "advice", "zones", "tables", *ADAPTERS},
     "zones": {"facts", *CHANGE, "advice", "tables", *ADAPTERS},
     "read": {"facts", *CHANGE, "changes", "advice", "output", "tables", *ADAPTERS},
 }

@@ -150,7 +150,7 @@ def index_range(outline: Outline, row_group: int, column: int, kind: IndexKind) 
 
 
 def extent_of(outline: Outline, row_group: int, column: int) -> tuple[int, int]:
-    """Start and stop of one chunk's pages, as format.outline.extents has them: it takes as long however many there are."""
+    """Start and stop of one chunk's pages, as format.outline.extents has them of all chunks."""
     start, stop = extents_in(outline.slots[:, row_group, column : column + 1])
     return int(start[0]), int(stop[0])
 
