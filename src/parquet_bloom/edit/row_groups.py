@@ -34,7 +34,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     Statistics,
 )
 from parquet_bloom.edit.finish import wrong
-from parquet_bloom.errors import LayoutError, LimitError, parameter
+from parquet_bloom.errors import DamagedFileError, LayoutError, LimitError, parameter
 from parquet_bloom.filters.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.filters.page_places import data_pages, page_headers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
@@ -103,7 +103,7 @@ class ChunkSettings(NamedTuple):
 
 
 def settings_of(source: OpenFile, group: int, leaf: Leaf) -> ChunkSettings:
-    """Read how a chunk was written. Raises DamagedFileError, LayoutError."""
+    """Read how a chunk was written. Raises DamagedFileError."""
     footer = source.footer()
     chunks = footer.column_chunks(leaf.index)
     where = f"row group {group}, column {leaf.name}"
@@ -114,12 +114,14 @@ def settings_of(source: OpenFile, group: int, leaf: Leaf) -> ChunkSettings:
             dictionary = page.head.uncompressed
         elif page.is_data:
             header, _ = compact.decode(PageHeader, source.read(page.at, page.head.length))
-            data = header.data_page_header_v2 or header.data_page_header
+            version = 2 if header.type == PageType.DATA_PAGE_V2 else 1
+            data = header.data_page_header_v2 if version == 2 else header.data_page_header
+            if data is None:
+                break
             encoding = Encoding._VALUES_TO_NAMES.get(data.encoding, str(data.encoding))
             codec = CompressionCodec._VALUES_TO_NAMES.get(chunks.codecs[group], str(chunks.codecs[group]))
-            version = 2 if header.type == PageType.DATA_PAGE_V2 else 1
             return ChunkSettings(codec, dictionary, encoding, version, header.crc is not None)
-    raise LayoutError(source.path, f"{where} has no page of values")
+    raise DamagedFileError(source.path, f"{where} has no page of values")
 
 
 def _differences(old: ChunkSettings, new: ChunkSettings) -> Iterator[str]:
@@ -174,6 +176,8 @@ def write_row_group(source: OpenFile, group: int, kept: Kept, filters: Mapping[i
     columns, settings, size = [], [], 0
     mask = pa.array(kept)
     for leaf in footer.leaves:
+        if isinstance(problem := data_pages(source, group, leaf), str):  # then readers differ over its rows
+            raise DamagedFileError(source.path, f"row group {group}, column {leaf.name}: {problem}")
         settings.append(settings_of(source, group, leaf))
         at, parts = 0, []
         for batch in ColumnReader(source, leaf).batches(group):

@@ -69,12 +69,22 @@ class Rewritten:
 
 
 def check_flat(source: OpenFile, force: bool = False) -> None:
-    """Raise LayoutError for a file whose row groups cannot be written again, or not be moved, exactly."""
+    """Raise LayoutError for a file whose row groups cannot be written again, or not be moved, exactly.
+
+    DamagedFileError where a column has another number of values than the row group has rows.
+    """
     footer = source.footer()
     nested = [leaf.name for leaf in footer.leaves if leaf.repeated or len(leaf.path) > 1]
     if nested:
         reason = f"has nested columns ({', '.join(nested[:3])}), whose row groups are not written again"
         raise LayoutError(source.path, f"{reason}; nothing was changed")
+    for leaf in footer.leaves:
+        for group, (values, rows) in enumerate(
+            zip(footer.column_chunks(leaf.index).num_values, footer.rows, strict=True)
+        ):
+            if values != rows:
+                reason = f"row group {group}, column {leaf.name} has {values} values in {rows} rows"
+                raise DamagedFileError(source.path, f"{reason}; nothing was changed")
     check_movable(source.path, footer, force)
 
 
