@@ -23,8 +23,11 @@ from support.footers import edited_footer
 from support.samples import flat_table, keys_table
 
 import parquet_bloom
+from parquet_bloom._thrift.parquet.ttypes import PageHeader
+from parquet_bloom.changes import files
 from parquet_bloom.changes.files import delete_from_files
 from parquet_bloom.errors import (
+    DamagedFileError,
     EncryptedFileError,
     FileChangedError,
     LayoutError,
@@ -34,6 +37,7 @@ from parquet_bloom.errors import (
     TableWarning,
     UnknownColumnError,
 )
+from parquet_bloom.format import compact
 
 
 def flat(path: Path, **options: Any) -> Path:
@@ -89,6 +93,16 @@ def test_a_file_that_loses_all_rows_stays_without_row_groups(tmp_path: Path) -> 
     assert duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(0,)]
     assert polars.read_parquet(path).height == 0
     assert parquet_bloom.verify(path).files[0].filters == []
+
+
+@pytest.mark.parametrize("rows", [65_537, 150_000])
+def test_a_row_group_that_is_decoded_in_several_batches(tmp_path: Path, rows: int) -> None:
+    table = pa.table({"id": range(rows), "text": [f"{n % 1000}" if n % 7 else None for n in range(rows)]})
+    path = tmp_path / "a" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, write_page_index=True)
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"])
+    assert erase(path, "id", pa.array([0, 1, 65_535, rows - 1])).rewritten == 1
 
 
 def test_null_in_a_file_equals_no_key(tmp_path: Path) -> None:
@@ -241,6 +255,15 @@ def test_a_column_has_bounds_in_all_row_groups_or_in_none(tmp_path: Path) -> Non
     assert context.sql("SELECT * FROM t WHERE f > 4.5").count() == 2, "NaN is the greatest there"
 
 
+def test_row_groups_are_numbered_anew(tmp_path: Path) -> None:
+    path = flat(tmp_path / "a" / "a.parquet")
+    with edited_footer(path) as footer:
+        for number, group in enumerate(footer.row_groups):
+            group.ordinal = number
+    assert erase(path, "id", flat_table()["id"].combine_chunks().slice(399, 402)).gone == 1
+    assert [group.ordinal for group in footer_of(path.read_bytes()).row_groups] == [0, 1]
+
+
 def test_row_groups_without_statistics_get_none(tmp_path: Path) -> None:
     path = flat(tmp_path / "a" / "a.parquet", write_statistics=["name"])
     erase(path, "id", some(5))
@@ -380,25 +403,39 @@ def test_a_file_that_changes_meanwhile_is_an_error(tmp_path: Path) -> None:
     assert read(second).num_rows == 2400, "as the other program left it"
 
 
-def test_other_numbers_of_rows_than_were_located_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody writes over the file's bytes, so that no version token tells: the rows do."""
-    path = flat(tmp_path / "a.parquet", compression="none", use_dictionary=False)
-    located = parquet_bloom.changes.files.located_rows
-    one = some(5)[0].as_py()
+@pytest.mark.parametrize("more", [-1, 1])
+def test_other_numbers_of_rows_than_were_located_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """As where somebody writes over a file's bytes and no version token tells."""
+    path = flat(tmp_path / "a.parquet")
+    before = snapshot(tmp_path)
+    located = files.located_rows
 
-    def and_then(*arguments: Any) -> Any:
+    def wrong(*arguments: Any) -> files.Located:
         found = located(*arguments)
-        before = path.stat()
-        data = path.read_bytes().replace(one.to_bytes(8, "little"), (one + 1).to_bytes(8, "little"), 1)
-        with path.open("r+b") as file:
-            file.write(data)
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        return found
+        return files.Located(found.column, {str(path): {0: found.rows[str(path)][0] + more}})
 
-    monkeypatch.setattr(parquet_bloom.changes.files, "located_rows", and_then)
-    with pytest.raises(FileChangedError):
-        delete_from_files(path, "id", [one], in_place=True)
-    assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
+    monkeypatch.setattr(files, "located_rows", wrong)
+    with pytest.raises(FileChangedError, match=f"has 2 rows with the keys, {2 + more} were located"):
+        delete_from_files(path, "id", some(5, 7), in_place=True)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_page_with_more_values_than_its_chunk_is_refused(tmp_path: Path) -> None:
+    """pyarrow reads two tables of such a file: by row group, and as a whole, where all later rows of it move."""
+    path = flat(tmp_path / "a.parquet", use_dictionary=False, compression="none")
+    data = bytearray(path.read_bytes())
+    at = footer_of(bytes(data)).row_groups[0].columns[2].meta_data.data_page_offset
+    header, length = compact.decode(PageHeader, bytes(data[at : at + 200]))
+    assert header.data_page_header.num_values == 400
+    header.data_page_header.num_values = 401
+    data[at : at + length] = compact.encode(header)
+    path.write_bytes(data)
+    before = snapshot(tmp_path)
+    with pytest.raises(DamagedFileError, match=r"half_null: its pages have 401 values .* the footer says 400"):
+        delete_from_files(path, "id", some(5), in_place=True)
+    assert snapshot(tmp_path) == before
 
 
 def test_a_row_group_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
