@@ -17,16 +17,10 @@ from support import disguised_changes
 from support.samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, leftovers, write_keys
 
 import parquet_bloom
-from parquet_bloom.edit.plan import Request, Run
-from parquet_bloom.edit.remove import append_tail, take_off_tail
 from parquet_bloom.errors import LayoutError, ParquetBloomError, RequestError, StorageError
-from parquet_bloom.filters.tails import older_footers, tail_of, tails_of
+from parquet_bloom.filters.tails import tail_of
 from parquet_bloom.format.edits import FooterEdit, edit_footer
-from parquet_bloom.output.target import Writing
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.workers import Workers
 
 WAYS = pytest.mark.parametrize("append", [False, True], ids=["clone-or-copy", "append"])
 
@@ -340,27 +334,6 @@ def test_an_empty_key_value_list_comes_back(keys: Path) -> None:
         assert tail_of(source) is not None
     remove(keys)
     assert keys.read_bytes() == old
-
-
-def test_for_tables_a_tail_goes_on_and_off_by_sizes(keys: Path) -> None:
-    file = DataFile(str(keys))
-    sizes = [keys.stat().st_size]
-    for column, append in (("id", False), ("name", True)):
-        request = Request.checked(columns=[column], placement="tail", in_place=True, append=append, sync=False)
-        with Workers(1) as workers:
-            report = append_tail(file, Run(request, workers, Tables()))
-        assert report.bytes_before == sizes[-1]
-        sizes.append(report.bytes_after)
-        assert keys.stat().st_size == sizes[-1]
-    with OpenFile(keys) as source:
-        assert [tail.size for tail, _ in tails_of(source)] == sizes[1::-1]
-        assert len(older_footers(source)) == 2
-    how = Writing(overwrite=True, sync=False, force=False)
-    with pytest.raises(LayoutError, match="no tail of ours begins at byte"):
-        take_off_tail(file, sizes[0] + 1, how)
-    assert take_off_tail(file, sizes[0], how) == sizes[2]
-    assert keys.stat().st_size == sizes[0]
-    assert take_off_tail(file, sizes[0], how) == sizes[0], "done before"
 
 
 @WAYS

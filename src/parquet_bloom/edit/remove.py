@@ -11,16 +11,14 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.changeable import Changeable
 from parquet_bloom.edit.finish import check_written, spans_of, write_footer
-from parquet_bloom.edit.plan import Run, TableColumns
-from parquet_bloom.edit.reports import AddedFile, RemovedFile, RemoveReport
+from parquet_bloom.edit.plan import TableColumns
+from parquet_bloom.edit.reports import RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import Removal, plan_removal, removal_edit, write_body
 from parquet_bloom.edit.table_commit import FileOutcome, FileWork, check_size, footer_bytes
-from parquet_bloom.edit.writer import BuiltElsewhere
 from parquet_bloom.errors import FooterError, LayoutError, RequestError, TableFormatError, parameter
-from parquet_bloom.filters.tails import Tail, as_it_was, older_footers, tails_of
+from parquet_bloom.filters.tails import Tail, older_footers, tails_of
 from parquet_bloom.format.edits import Moves, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
@@ -115,42 +113,6 @@ def write_beginning(source: OpenFile, before: OpenFile, to: Target) -> Transfer:
             check_written(before, again, Moves())
         new.commit(source.check_unchanged)
     return new.transfer
-
-
-# --- tails for tables -----------------------------------------------------------------------------
-
-
-def append_tail(
-    file: DataFile, run: Run, built: BuiltElsewhere | None = None, columns: Collection[int] | None = None
-) -> AddedFile:
-    """Put filters and a second footer behind one file, local or on another storage, in its place.
-
-    run      its request has form final; placement "tail" and in_place are implied. With `append` a local file is
-             written behind itself, otherwise a clone or a copy takes its place; S3 puts old and new parts together
-    returns  bytes_before and bytes_after are the old and the new size; they are equal where nothing was to be added
-    Raises as add_filters does for one file. Run.tables with nothing in it refuses no table.
-    """
-    if "tail" not in run.request.form.placements:
-        raise RequestError(parameter("placement", "tail") + f" is not for {run.request.form.name}")
-    request = dataclasses.replace(run.request.written(in_place=True), placement="tail")
-    return add_file(file, file, dataclasses.replace(run, request=request), built, columns)
-
-
-def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
-    """Undo `append_tail`: the file ends at byte `size` again, if nothing but tails of ours lies behind that.
-
-    how      `overwrite` is implied; with `append` the file itself becomes shorter, else a clone or copy replaces it
-    returns  the size that it had
-    Raises LayoutError where no tail of ours begins at that byte; FileError and its kinds.
-    """
-    with open_for_change(file, to_replace=True) as source:
-        before = as_it_was(source, size)
-        if before is source:
-            return size
-        if before is None:
-            raise LayoutError(source.path, f"no tail of ours begins at byte {size:,}; nothing was changed")
-        write_beginning(source, before, Target(file, dataclasses.replace(how, overwrite=True)))
-        return source.size
 
 
 # --- one file -------------------------------------------------------------------------------------
