@@ -189,6 +189,10 @@ def keys(path: Path, table: pa.Table) -> None:
     updated: parquet_bloom.UpdateReport = parquet_bloom.update_index("index/", path)
     assert_type(parquet_bloom.rebuild_index("index/", path, false_places=1), parquet_bloom.KeyIndexReport)
     found: pa.Table = parquet_bloom.locate(path, "id", table["id"], "index/", verify=True, nan="largest")
+    changed = parquet_bloom.delete_keys("delta:lake", ["id"], {"id": [5]}, index="index/", dry_run=True, threads=2)
+    assert_type(changed, parquet_bloom.KeyChanges)
+    rewritten: parquet_bloom.RewrittenFile = parquet_bloom.upsert("delta:lake", table, "id", deletes=[7]).rewritten[0]
+    print(changed.commit, rewritten.bytes_after)
     print(column.false_places, updated.index.files, found.num_rows, parquet_bloom.check(path, "id = 5", index="index/"))
 
 

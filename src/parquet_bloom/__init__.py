@@ -14,7 +14,8 @@
     count, prune     how many rows, which row groups      write_report     one HTML page about files
     build_index      a key index beside the data          locate           the row groups of many keys
     update_index     bring it up to date                  rebuild_index    build it again
-    repair           write wrong statistics right     set_limits       of memory and footers
+    delete_keys      rows of a table deleted by key       upsert           rows put in the place of others
+    repair           write wrong statistics right         set_limits       of memory and footers
 
 Source(paths) is files or a table as a value: one listing, or one version, for several questions; the functions are
 its methods. Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from parquet_bloom.advice.survey import Gain
     from parquet_bloom.api import Source
     from parquet_bloom.change import add_filters, remove_filters, repair
+    from parquet_bloom.changes.rows import RowOptions, delete_keys, upsert
+    from parquet_bloom.changes.values import KeyChanges, RewrittenFile
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.repair import RepairedFile, RepairReport
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
@@ -118,6 +121,7 @@ _HOMES = {
     "FooterCache": "search.options",
     "Gain": "advice.survey",
     "IndexedColumn": "keys.plan",
+    "KeyChanges": "changes.values",
     "KeyIndexReport": "keys.plan",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
@@ -132,7 +136,9 @@ _HOMES = {
     "RepairReport": "edit.repair",
     "RepairedFile": "edit.repair",
     "ReportPage": "report.page.page",
+    "RewrittenFile": "changes.values",
     "RowGroupVerdict": "search.check",
+    "RowOptions": "changes.rows",
     "Scan": "rows.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
@@ -151,6 +157,7 @@ _HOMES = {
     "build_index": "keys.build",
     "check": "search.check",
     "count": "read",
+    "delete_keys": "changes.rows",
     "dataset": "read",
     "engines": "facts.report",
     "inspect": "filters.inspect",
@@ -164,6 +171,7 @@ _HOMES = {
     "rebuild_index": "keys.update",
     "status": "advice.status",
     "update_index": "keys.update",
+    "upsert": "changes.rows",
     "verify": "filters.verify",
     "write_report": "report.page.page",
     "write_table": "edit.write",
@@ -188,6 +196,8 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "rebuild_index",
     "update_index",
     "locate",
+    "delete_keys",
+    "upsert",
     "advise",
     "engines",
     "write_report",
@@ -218,6 +228,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "IndexedColumn",
     "InspectReport",
     "Interval",
+    "KeyChanges",
     "KeyIndexReport",
     "Limits",
     "NewFileOptions",
@@ -234,7 +245,9 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "RepairReport",
     "RepairedFile",
     "ReportPage",
+    "RewrittenFile",
     "RowGroupVerdict",
+    "RowOptions",
     "Scan",
     "SearchOptions",
     "SkippedColumn",

@@ -364,10 +364,10 @@ def at_moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     def later(work: Callable[[], Any]) -> None:
         real = commit.Transaction.attempt
 
-        def attempt(self: commit.Transaction, version: int) -> bool:
+        def attempt(self: commit.Transaction, version: int, actions: Any) -> bool:
             monkeypatch.setattr(commit.Transaction, "attempt", real)
             work()
-            return real(self, version)
+            return real(self, version, actions)
 
         monkeypatch.setattr(commit.Transaction, "attempt", attempt)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from parquet_bloom.source.results import Result, table_of
-from parquet_bloom.storage.display import line_of, quantity
+from parquet_bloom.storage.display import line, quantity
 
 
 @dataclass(slots=True, repr=False)
@@ -56,7 +56,7 @@ class KeyChanges(Result):
     def __repr__(self) -> str:
         rows = f"{self.deleted:,} deleted, {self.replaced:,} replaced, {self.appended:,} appended"
         files = f"{len(self.rewritten):,} of {quantity(self.files, 'files')} rewritten"
-        return line_of(self, rows, files, *(["dry run"] if self.dry_run else []))
+        return line(type(self).__name__, [rows, files, *(["dry run"] if self.dry_run else [])])
 
     def to_arrow(self) -> pa.Table:
         """A row a file that was rewritten."""

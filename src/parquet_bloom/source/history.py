@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 OPERATION = "parquet-bloom.operation"
+OF_ROWS = ("delete", "upsert")  # operations that change rows, by their keys
 _COLUMNS, _COMPLETE, _CHOICE = "parquet-bloom.columns", "parquet-bloom.complete", "parquet-bloom.choice"
 _OPTIONS = "parquet-bloom.options"
 _SHOWN = 6
@@ -139,6 +140,8 @@ def properties_of(
 
 def described(properties: Mapping[str, Any]) -> str:
     """The same in words, for people who read a table's history."""
+    if properties.get(OPERATION) in OF_ROWS:
+        return f"parquet-bloom {properties[OPERATION]}: rows by their keys"
     names = [name for name, _ in _columns(properties.get(_COLUMNS))]
     on = f" on {', '.join(names[:_SHOWN])}" if names else ""
     more = f" and {len(names) - _SHOWN:,} more columns" if len(names) > _SHOWN else ""

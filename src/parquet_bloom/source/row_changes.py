@@ -52,4 +52,4 @@ class RowTable(Table, Protocol):
     """A table whose rows may change."""
 
     def row_changes(self, snapshot: Snapshot) -> RowChanges:
-        """A change of rows of its latest snapshot. Raises TableFormatError, RequestError where none is possible."""
+        """A change of rows of its latest snapshot. Raises TableFormatError where the table allows none."""

@@ -37,7 +37,7 @@ from parquet_bloom.extras import to_install
 from parquet_bloom.source.history import described
 from parquet_bloom.source.snapshot import Change
 from parquet_bloom.storage.display import without_secret
-from parquet_bloom.storage.remote import arrow_options, s3_endpoint, side_by_side, storage_error
+from parquet_bloom.storage.remote import Location, arrow_options, s3_endpoint, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
 from parquet_bloom.tables.delta.log import LogFiles, TableFolder, check_all, read_file
@@ -57,11 +57,11 @@ def commit(
     """
     if not changes:
         return version
-    transaction = Transaction(folder, identity, changes, properties)
+    transaction = Replacement(folder, identity, changes, properties)
     for _ in range(_ATTEMPTS):
         version = transaction.check(version)
         transaction.check_files()
-        if transaction.attempt(version):
+        if transaction.attempt(version, transaction.actions()):
             return version + 1
     raise ConflictError(folder.at, f"other commits were faster {_ATTEMPTS} times; nothing was committed, try again")
 
@@ -69,65 +69,27 @@ def commit(
 class Transaction:
     """One commit, while it is tried."""
 
-    def __init__(
-        self, folder: TableFolder, identity: str, changes: Sequence[Change], properties: Mapping[str, str]
-    ) -> None:
-        self._library = deltalake()
-        self._folder = folder
+    def __init__(self, folder: TableFolder, identity: str, properties: Mapping[str, Any]) -> None:
+        self.library = deltalake()
+        self.folder = folder
         self._identity = identity
-        self._changes = changes
-        self._ours = {unquote(change.file.entry.path): change.file for change in changes}
         self._token = uuid.uuid4().hex
         # deltalake calls the operation WRITE and lets nobody else name it; histories show this text beside it.
         self._properties = {**properties, "userMetadata": described(properties), _TOKEN: self._token}
 
-    def check(self, version: int) -> int:
-        """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
-        # A version is a file of the log with its number as a name (Delta protocol, "Delta Log Entries").
-        try:
-            later = LogFiles(self._folder).commits_after(version)
-        except TableFormatError as error:
-            reason = f"what was committed after version {version} cannot be read any more; nothing was committed"
-            raise ConflictError(self._folder.at, reason) from error
-        for (number, _), actions in zip(later, read_commits(self._folder, [name for _, name in later]), strict=True):
-            self._check_one(number, actions)
-        return max([version, *(number for number, _ in later)])
-
-    def _check_one(self, number: int, actions: Actions) -> None:
-        # Appends and deletes of other files do not matter. The rest makes what we prepared doubtful.
-        if actions.protocol is not None or actions.metadata is not None:
-            reason = f"version {number} changed the schema, the properties or the protocol; nothing was committed"
-            raise ConflictError(self._folder.at, reason)
-        # An add of a path that the table has replaces its entry: statistics, tags or a deletion vector changed.
-        touched = [add.path for add in actions.adds] + [path for path, _ in actions.removed]
-        for path in touched:
-            if (file := self._ours.get(unquote(path))) is not None:
-                reason = f"was removed or changed by version {number} of the table; nothing was committed"
-                raise ConflictError(file, reason)
-
-    def check_files(self) -> None:
-        """Raise ConflictError where a new version is not there as it was written: a vacuum takes what no log names.
-
-        At its old path a file may be longer: bytes behind the size in the log are no part of it.
-        """
-        for change, size in zip(self._changes, side_by_side(_size, self._changes), strict=True):
-            if size != change.size and (size is None or size < change.size or not change.same_path):
-                found = "is gone" if size is None else f"has {size} bytes, not {change.size}"
-                raise ConflictError(change.location, f"{found} before the commit; nothing was committed")
-
-    def attempt(self, version: int) -> bool:
+    def attempt(self, version: int, actions: Sequence[Any]) -> bool:
         """Commit as the version after one; False: another commit is there."""
-        library = self._library
+        library = self.library
         more = library.CommitProperties(custom_metadata=self._properties, max_commit_retries=0)
         # A checkpoint or a cleaning that fails after the commit would look as if that had failed.
         hooks = library.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
         failure: BaseException | None = None
         try:
             # deltalake writes the version behind the one that it has open, if nobody has written that: no retries. The
-            # mode says that no rows are replaced; adds and removes are those of `_actions`.
-            table = open_delta_table(self._folder, version, self._identity)
+            # mode says that no rows are replaced; adds and removes are those of the actions.
+            table = open_delta_table(self.folder, version, self._identity)
             table.create_write_transaction(
-                self._actions(),
+                list(actions),
                 mode="append",
                 schema=table.schema(),
                 partition_by=table.metadata().partition_columns,
@@ -147,35 +109,76 @@ class Transaction:
 
     def _landed(self, version: int, failure: BaseException | None) -> bool | None:
         """Whether a version is ours; None: there is no such version."""
-        at = self._folder.below(f"_delta_log/{version:020d}.json")
+        at = self.folder.below(f"_delta_log/{version:020d}.json")
         try:
             if store_of(at).size(at.path) is None:
                 return None
             data = read_file(at)
         except Exception as error:
-            said = _error_text(failure or error)
+            said = error_text(failure or error)
             reason = f"it is not known whether version {version} is this commit ({said}); its files stay"
-            raise UnknownCommitError(self._folder.at, without_secret(reason)) from error
+            raise UnknownCommitError(self.folder.at, without_secret(reason)) from error
         if failure is None and self._token.encode() not in data:
             raise UnknownCommitError(
-                self._folder.at, f"deltalake committed, but not as version {version}; its files stay"
+                self.folder.at, f"deltalake committed, but not as version {version}; its files stay"
             )
         return self._token.encode() in data
 
     def _failed(self, failure: BaseException | None) -> Exception:
         if failure is None:
-            return UnknownCommitError(self._folder.at, "deltalake committed, but the log does not have the version yet")
+            return UnknownCommitError(self.folder.at, "deltalake committed, but the log does not have the version yet")
         if isinstance(failure, ParquetBloomError):  # it was not even opened
             return failure
-        said = without_secret(_error_text(failure))
-        if self._folder.at.is_local or isinstance(failure, self._library.refusals):
-            return StorageError(self._folder.at, f"deltalake did not commit: {said}; nothing was committed")
+        said = without_secret(error_text(failure))
+        if self.folder.at.is_local or isinstance(failure, self.library.refusals):
+            return StorageError(self.folder.at, f"deltalake did not commit: {said}; nothing was committed")
         # What was sent may still arrive.
-        return UnknownCommitError(
-            self._folder.at, f"it is not known whether the commit landed ({said}); its files stay"
-        )
+        return UnknownCommitError(self.folder.at, f"it is not known whether the commit landed ({said}); its files stay")
 
-    def _actions(self) -> list[Any]:
+
+class Replacement(Transaction):
+    """A commit of new versions of files."""
+
+    def __init__(
+        self, folder: TableFolder, identity: str, changes: Sequence[Change], properties: Mapping[str, str]
+    ) -> None:
+        super().__init__(folder, identity, properties)
+        self._changes = changes
+        self._ours = {unquote(change.file.entry.path): change.file for change in changes}
+
+    def check(self, version: int) -> int:
+        """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
+        # A version is a file of the log with its number as a name (Delta protocol, "Delta Log Entries").
+        try:
+            later = LogFiles(self.folder).commits_after(version)
+        except TableFormatError as error:
+            reason = f"what was committed after version {version} cannot be read any more; nothing was committed"
+            raise ConflictError(self.folder.at, reason) from error
+        for (number, _), actions in zip(later, read_commits(self.folder, [name for _, name in later]), strict=True):
+            self._check_one(number, actions)
+        return max([version, *(number for number, _ in later)])
+
+    def _check_one(self, number: int, actions: Actions) -> None:
+        # Appends and deletes of other files do not matter. The rest makes what we prepared doubtful.
+        if actions.protocol is not None or actions.metadata is not None:
+            reason = f"version {number} changed the schema, the properties or the protocol; nothing was committed"
+            raise ConflictError(self.folder.at, reason)
+        # An add of a path that the table has replaces its entry: statistics, tags or a deletion vector changed.
+        touched = [add.path for add in actions.adds] + [path for path, _ in actions.removed]
+        for path in touched:
+            if (file := self._ours.get(unquote(path))) is not None:
+                reason = f"was removed or changed by version {number} of the table; nothing was committed"
+                raise ConflictError(file, reason)
+
+    def check_files(self) -> None:
+        """Raise ConflictError where a new version is not there as it was written: a vacuum takes what no log names.
+
+        At its old path a file may be longer: bytes behind the size in the log are no part of it.
+        """
+        side_by_side(lambda change: check_size(change.location, change.size, change.same_path), self._changes)
+
+    def actions(self) -> list[Any]:
+        """The adds and removes of the commit."""
         # One file's change is an add of the new version, with the values and statistics of the old one, and on a new
         # path a remove of the old one. dataChange, False here, says that no row changed, so that streams pass over
         # both. An add on a path that the table has takes the place of its entry (Delta protocol, "Add File and Remove
@@ -186,26 +189,30 @@ class Transaction:
             add: Add = change.file.entry
             stats: Any = add.stats  # None is written too, whatever the annotation says
             path = unquote(add.path) if change.same_path else self._relative(change)
-            found.append(self._library.AddAction(path, change.size, dict(add.values), add.modified, False, stats))
+            found.append(self.library.AddAction(path, change.size, dict(add.values), add.modified, False, stats))
             if not change.same_path:
-                found.append(self._library.RemoveAction(unquote(add.path), False, now, add.size, dict(add.values)))
+                found.append(self.library.RemoveAction(unquote(add.path), False, now, add.size, dict(add.values)))
         return found
 
     def _relative(self, change: Change) -> str:
-        path = self._folder.relative(change.location)
+        path = self.folder.relative(change.location)
         if path is None:
-            raise RequestError(f"{change.location} does not lie in the table {self._folder.at}")
+            raise RequestError(f"{change.location} does not lie in the table {self.folder.at}")
         return path
 
 
-def _size(change: Change) -> int | None:
+def check_size(at: Location, wanted: int, may_grow: bool = False) -> None:
+    """Raise ConflictError where a file that a commit is to name is not there as it was written; StorageError."""
     try:
-        return store_of(change.location).size(change.location.path)
+        size = store_of(at).size(at.path)
     except Exception as error:
-        raise storage_error(change.location, error) from error
+        raise storage_error(at, error) from error
+    if size != wanted and (size is None or size < wanted or not may_grow):
+        found = "is gone" if size is None else f"has {size} bytes, not {wanted}"
+        raise ConflictError(at, f"{found} before the commit; nothing was committed")
 
 
-def _error_text(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of an error, with the system's reason, which deltalake has on a line further down."""
     reason = _REASON.search(str(error))
     said = first_line(error)
@@ -221,11 +228,11 @@ class _Library:
     """The functions that are used of deltalake."""
 
     def __init__(self) -> None:
-        from deltalake import DeltaTable
+        from deltalake import DeltaTable, write_deltalake
         from deltalake.exceptions import DeltaProtocolError, SchemaMismatchError, TableNotFoundError
         from deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
 
-        self.DeltaTable = DeltaTable
+        self.DeltaTable, self.write_deltalake = DeltaTable, write_deltalake
         self.AddAction, self.RemoveAction = AddAction, RemoveAction
         self.CommitProperties, self.PostCommitHookProperties = CommitProperties, PostCommitHookProperties
         # With these nothing was sent.
@@ -255,7 +262,7 @@ def open_delta_table(folder: TableFolder, version: int, identity: str) -> Any:
     except BaseException as error:
         if not is_failure(error):
             raise
-        said = without_secret(_error_text(error))
+        said = without_secret(error_text(error))
         kind = StorageError if isinstance(error, OSError) or not isinstance(error, Exception) else TableFormatError
         raise kind(folder.at, f"deltalake does not open it: {said}; nothing was committed") from error
     if found != identity:

@@ -46,6 +46,7 @@ from parquet_bloom.tables.delta.commit import (
     uri_and_options,
 )
 from parquet_bloom.tables.delta.log import Files, LogFiles, TableFolder, is_plain, opened
+from parquet_bloom.tables.delta.rows import DeltaRows, check_changeable
 from parquet_bloom.tables.delta.statistics import Bounds, Schema, constants_of, mended, read_schema, rows_of
 
 # --- deletion vectors -----------------------------------------------------------------------------
@@ -467,6 +468,13 @@ class DeltaTable:
             file.path: commit_modes_of(self._folder, file.entry, file, self._respelled[file.entry.path])
             for file in snapshot.files
         }
+
+    def row_changes(self, snapshot: Snapshot) -> DeltaRows:
+        """A change of rows of a version. Raises TableFormatError for a table that allows none; as commit_modes."""
+        state = self._state(LogFiles(self._folder), int(snapshot.version))
+        check_changeable(self.name, state, writer_features(state.protocol))
+        check_log(self._folder)
+        return DeltaRows(self._folder, snapshot, state, self._schema_of(snapshot), self.commit_modes)
 
     def new_location(self, file: TableFile) -> Location:
         """A path beside a file, with a new UUID behind its name."""

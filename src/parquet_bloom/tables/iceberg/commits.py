@@ -66,7 +66,7 @@ from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
 #
 # Source: Iceberg table spec, "Manifests", "Snapshots"; Java's BaseRewriteFiles and BaseRewriteManifests.
 
-_PATH, _FILE_SIZE, _SPLIT_OFFSETS = 1, 5, 13  # positions in a DataFile
+_PATH, FILE_SIZE, _SPLIT_OFFSETS = 1, 5, 13  # positions in a DataFile
 _FIELDS = 16  # of a DataFile of format version 2
 _FILE_SEQUENCE = 3  # its position in a ManifestEntry
 LOST_SPEC = "a partition column was dropped from the table, and pyiceberg would lose its values"
@@ -97,8 +97,8 @@ class Swap:
 
     def file(self) -> DataFile:
         """The log's entry of the new version."""
-        changes = {_PATH: self.path, _FILE_SIZE: self.size, _SPLIT_OFFSETS: self.splits}
-        return _file_like(self.old.file, {**changes, **self.metrics})
+        changes = {_PATH: self.path, FILE_SIZE: self.size, _SPLIT_OFFSETS: self.splits}
+        return file_like(self.old.file, {**changes, **self.metrics})
 
 
 class Replacement(_SnapshotProducer["Replacement"]):
@@ -192,10 +192,10 @@ class Replacement(_SnapshotProducer["Replacement"]):
             for entry in entries:
                 swap = self._swaps.get(entry.path)
                 if swap is None or swap.same_path:
-                    file = _file_like(entry.file, {}) if swap is None else swap.file()
+                    file = file_like(entry.file, {}) if swap is None else swap.file()
                     writer.add_entry(_entry(ManifestEntryStatus.EXISTING, entry.record.snapshot_id, entry.record, file))
                 else:
-                    file = _file_like(entry.file, {})
+                    file = file_like(entry.file, {})
                     writer.add_entry(_entry(ManifestEntryStatus.DELETED, self._snapshot_id, entry.record, file))
         return writer.to_manifest_file()
 
@@ -306,7 +306,7 @@ def _entry(status: ManifestEntryStatus, snapshot: int | None, old: ManifestEntry
     )
 
 
-def _file_like(old: DataFile, changes: Mapping[int, Any]) -> DataFile:
+def file_like(old: DataFile, changes: Mapping[int, Any]) -> DataFile:
     """A file of which the log says what it says of an old one, but for some fields by position."""
     file = DataFile(*old._data[:_FIELDS])
     for at, value in changes.items():
@@ -375,15 +375,30 @@ def commit(
         producer.commit()  # writes manifests; the catalog knows nothing yet
     except Exception as error:
         producer.discard()
-        raise _error(name, error) from error
+        raise not_committed(name, error) from error
+    try:
+        if land(log, name, transaction, producer.snapshot_id):
+            producer._cleanup_uncommitted()
+    except UnknownCommitError:
+        raise
+    except Exception:
+        producer.discard()
+        raise
+    return str(producer.snapshot_id)
+
+
+def land(log: IcebergLog, name: str, transaction: Transaction, snapshot: int) -> bool:
+    """Commit a transaction that makes a snapshot; whether it landed with an error.
+
+    Raises UnknownCommitError; as `commit` where nothing was committed.
+    """
     try:
         transaction.commit_transaction()
     except Exception as error:
-        if not _landed(log, name, producer.snapshot_id, error):
-            producer.discard()
-            raise _error(name, error) from error
-        producer._cleanup_uncommitted()
-    return str(producer.snapshot_id)
+        if not _landed(log, name, snapshot, error):
+            raise not_committed(name, error) from error
+        return True
+    return False
 
 
 def _swap(change: Change, files: Files) -> Swap:
@@ -425,7 +440,7 @@ def _splits(change: Change) -> list[int]:
     )
 
 
-def _error(name: str, error: Exception) -> Exception:
+def not_committed(name: str, error: Exception) -> Exception:
     """An error that means that nothing was committed."""
     if isinstance(error, StorageError | TableFormatError):
         return error

@@ -207,12 +207,16 @@ def check_metadata(location: str) -> None:
 
 
 class RootedIO(FileIO):
-    """The FileIO of a table, for files below its roots alone: the log names lists, manifests and metadata too."""
+    """The FileIO of a table, for files below its roots alone: the log names lists, manifests and metadata too.
+
+    written  the files that were begun, by their names
+    """
 
     def __init__(self, io: FileIO, files: Files) -> None:
         super().__init__(io.properties)
         self.io = io
         self._files = files
+        self.written: list[str] = []
 
     def new_input(self, location: str) -> InputFile:
         """A file to be read. Raises TableFormatError for one outside."""
@@ -222,6 +226,7 @@ class RootedIO(FileIO):
     def new_output(self, location: str) -> OutputFile:
         """A file to be written. Raises TableFormatError for one outside."""
         self._files.check(location, True)
+        self.written.append(location)
         return self.io.new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:

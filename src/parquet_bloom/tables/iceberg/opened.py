@@ -44,6 +44,7 @@ from parquet_bloom.tables.iceberg.entries import Entries, Entry, manifests_of, r
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of, stated_metrics
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.row_deletes import PositionFile, RowDeletes
+from parquet_bloom.tables.iceberg.rows import BLOOM, IcebergRows
 from parquet_bloom.tables.iceberg.schema import Column, NameHistory, columns_of, fields_of
 
 # --- commits of the past --------------------------------------------------------------------------
@@ -88,7 +89,6 @@ def read_history(log: IcebergLog, snapshot: Snapshot) -> History:
 
 _EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
 _ENGINES = "spark", "flink"
-_BLOOM = "write.parquet.bloom-filter-"
 
 
 def open_table(name: str, version: str | None, access: TableAccess) -> IcebergTable:
@@ -230,6 +230,10 @@ class IcebergTable:
                 files.location(file.entry.path)
         return commit_modes_of(self._log, self._name, snapshot.files, files.roots)
 
+    def row_changes(self, snapshot: Snapshot) -> IcebergRows:
+        """A change of rows of the latest snapshot. Raises TableFormatError for a table that allows none."""
+        return IcebergRows(self._log, self._name, self._access, snapshot)
+
     def new_location(self, file: TableFile) -> Location:
         """A path in the file's folder that no file of the table has or had."""
         return location_beside(file)
@@ -243,7 +247,7 @@ class IcebergTable:
 def filter_settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
     """The settings of filters in a table's properties; see source.snapshot.Snapshot."""
     settings: dict[str, Any] = {}
-    enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
+    enabled, rates, most = f"{BLOOM}enabled.column.", f"{BLOOM}fpp.column.", f"{BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
     if columns:
         settings["columns"] = columns
