@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
-from parquet_bloom.changes.files import FileWithoutRows, delete_from_files
+from parquet_bloom.changes.files import delete_from_files
+from parquet_bloom.changes.values import KeyChanges
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import chunk_extent
 from parquet_bloom.format.provenance import all_ranges, read_entries
@@ -71,7 +72,7 @@ def check_erased(
     before: bytes,
     path: Path,
     lost: dict[int, int],
-    report: FileWithoutRows,
+    report: KeyChanges,
     verified: tuple[dict[tuple[int, str], str], set[str]],
 ) -> None:
     """Compare the parts of a file with the old one's.
@@ -84,9 +85,11 @@ def check_erased(
     new = footer_of(data)
     stay = [g for g, group in enumerate(old.row_groups) if lost.get(g, 0) < group.num_rows or not group.num_rows]
     assert len(new.row_groups) == len(stay)
-    assert new.num_rows == sum(group.num_rows for group in new.row_groups) == report.rows
-    assert report.deleted == sum(lost.values())
-    assert (report.rewritten, report.gone) == (sum(g in stay for g in lost), len(old.row_groups) - len(stay))
+    (one,) = report.rewritten
+    assert (one.path, one.rows, one.deleted) == (str(path), old.num_rows, sum(lost.values()))
+    assert (one.bytes_before, one.bytes_after) == (len(before), len(data))
+    assert (report.files, report.deleted, report.bytes_written, report.failed) == (1, one.deleted, len(data), [])
+    assert new.num_rows == sum(group.num_rows for group in new.row_groups) == one.rows - one.deleted
     assert (new.schema, new.created_by, new.column_orders) == (old.schema, old.created_by, old.column_orders)
     for number, (group, after) in enumerate(zip(stay, new.row_groups, strict=True)):
         was = old.row_groups[group]
@@ -136,7 +139,7 @@ def check_erased(
     assert wrong <= verified[1]
 
 
-def erase(path: Path, column: str, keys: pa.Array, **options: Any) -> FileWithoutRows:
+def erase(path: Path, column: str, keys: pa.Array, **options: Any) -> KeyChanges:
     """Delete rows in place, and hold the file against the one before and against brute force."""
     before, table, right = path.read_bytes(), read(path), statuses(path)
     groups = pq.ParquetFile(path)
@@ -146,7 +149,7 @@ def erase(path: Path, column: str, keys: pa.Array, **options: Any) -> FileWithou
         if gone := one.num_rows - without(one, column, keys).num_rows:
             lost[group] = gone
     stat = path.stat()
-    report = delete_from_files(path, column, keys, in_place=True, sync=False, **options).files[0]
+    report = delete_from_files(path, column, keys, in_place=True, sync=False, **options)
     after = read(path)
     assert after.schema.equals(table.schema, check_metadata=False)
     assert rows_of(after) == rows_of(without(table, column, keys))
@@ -158,6 +161,6 @@ def erase(path: Path, column: str, keys: pa.Array, **options: Any) -> FileWithou
             stat.st_mtime_ns,
             stat.st_ino,
         )
-        assert report.deleted == 0
+        assert (report.deleted, report.rewritten) == (0, [])
     assert sorted(one.name for one in path.parent.iterdir()) == [path.name], "no other file is left"
     return report

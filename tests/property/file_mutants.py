@@ -294,7 +294,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
     "changes": [
         (
             "a row that has a part of a key goes",
-            "files:RowKeys.matches",
+            "keys:RowKeys.matches",
             "has &= (number >= 0) & (pairs[at] == paired)",
             "has &= number >= 0",
             "changes/test_erased_files.py::test_keys_of_several_columns",

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.display import line, quantity
+from parquet_bloom.storage.paths import FailedFile
 
 
 @dataclass(slots=True, repr=False)
@@ -16,7 +17,8 @@ class RewrittenFile(Result):
 
     rows          that it had, without those that the table had deleted
     deleted       of these, the ones that have a key
-    bytes_before, bytes_after  of it, and of what takes its place: 0 where no row remains, and in a dry run
+    bytes_before, bytes_after  of it, and of what takes its place: 0 in a dry run, and where no row of a table's file
+                  remains
     """
 
     path: str
@@ -38,7 +40,8 @@ class KeyChanges(Result):
     appended       new rows whose key no row had
     bytes_written  of new files, filters included; 0 in a dry run
     commit         the new version of Delta, or the id of Iceberg's new snapshot; None: nothing was committed
-    notes          on the index, and on filters
+    notes          on the index, and on filters; of files without a log on what their new row groups could not keep
+    failed         of such files, those that stay as they were
     """
 
     source: str
@@ -52,6 +55,7 @@ class KeyChanges(Result):
     commit: str | None = None
     dry_run: bool = False
     notes: list[str] = field(default_factory=list)
+    failed: list[FailedFile] = field(default_factory=list)
 
     def __repr__(self) -> str:
         rows = f"{self.deleted:,} deleted, {self.replaced:,} replaced, {self.appended:,} appended"
