@@ -14,7 +14,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.changes.files import delete_from_files
 from parquet_bloom.changes.values import KeyChanges
 from parquet_bloom.format import compact
-from parquet_bloom.format.footer import chunk_extent
+from parquet_bloom.format.footer import IndexKind, chunk_extent
 from parquet_bloom.format.provenance import all_ranges, read_entries
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -124,6 +124,10 @@ def check_erased(
     copy.write_bytes(before)
     with OpenFile(copy) as was_open, OpenFile(path) as now_open:
         had, has_now = all_ranges(was_open.footer()), all_ranges(now_open.footer())
+        for kind in IndexKind:
+            ours = [{key for e in read_entries(o.footer(), kind) for key in e.chunks} for o in (was_open, now_open)]
+            there = now_open.footer().index_ranges(kind)
+            assert ours[1] == {(stay.index(group), c) for group, c in ours[0] if group in stay} & there.keys()
         ours = [{key for e in read_entries(o.footer()) for key in e.chunks} for o in (was_open, now_open)]
     renumbered = {(stay.index(group), column): (group, column) for group, column in had if group in stay}
     renumbered = {key: was for key, was in renumbered.items() if was[0] not in lost or key in values}

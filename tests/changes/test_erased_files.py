@@ -324,7 +324,7 @@ def test_hadoops_lz4_becomes_that_of_today_and_the_report_says_so(tmp_path: Path
     path.parent.mkdir()
     shutil.copyfile(corpus_file("nasty/parquet-testing__hadoop_lz4_compressed.parquet"), path)
     report = erase(path, read(path).column_names[0], read(path).column(0).combine_chunks().unique().slice(0, 1))
-    assert "LZ4_RAW in the place of LZ4" in " ".join(report.notes)
+    assert "codec LZ4_RAW in the place of LZ4" in " ".join(report.notes)
 
 
 # --- refusals -------------------------------------------------------------------------------------

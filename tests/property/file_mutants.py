@@ -116,6 +116,13 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "changes/test_erased_files.py::test_a_column_has_bounds_in_all_row_groups_or_in_none",
         ),
         (
+            "page indexes of new row groups are nobody's",
+            "without_rows:_Rewrite._key_values",
+            "for kind, there in ranges.items():",
+            "for kind, there in [(None, ranges[None])]:",
+            "changes/test_erased_files_property.py::test_random_files",
+        ),
+        (
             "offset indexes of row groups that stay are not moved",
             "without_rows:_Rewrite._moved",
             "return move_offset_index(index, self.body.moves)",

@@ -86,8 +86,8 @@ class DeleteFromFile:
                 report.found = RewrittenFile(str(file), sum(source.footer().rows), deleted, source.size)
             if report.found is not None and not look_only:
                 with self.sets.taken() as workers:
-                    made = write_without_rows(source, kept, to, workers)
-                report.found.bytes_after, report.notes = made.size, [f"{file}: {note}" for note in made.notes]
+                    report.found.bytes_after, notes = write_without_rows(source, kept, to, workers)
+                report.notes = [f"{file}: {note}" for note in notes]
             elif not self.how.in_place and not look_only:
                 to.copy(source)
         return FileOutcome(report)

@@ -90,15 +90,15 @@ class NewRowGroup:
 class ChunkSettings(NamedTuple):
     """How a chunk was written, by its metadata and the headers of its first pages.
 
-    dictionary  bytes of the dictionary page, decompressed; None: there is none
-    encoding    of the first data page
-    version     of data pages, 1 or 2
+    dictionary    bytes of the dictionary page, decompressed; -1: there is none
+    encoding      of the first data page
+    page_version  of data pages, 1 or 2
     """
 
     codec: str
-    dictionary: int | None
+    dictionary: int
     encoding: str
-    version: int
+    page_version: int
     checksums: bool
 
 
@@ -107,7 +107,7 @@ def settings_of(source: OpenFile, group: int, leaf: Leaf) -> ChunkSettings:
     footer = source.footer()
     chunks = footer.column_chunks(leaf.index)
     where = f"row group {group}, column {leaf.name}"
-    dictionary = None
+    dictionary = -1
     extent, values = chunks.extents[group], chunks.num_values[group]
     for page in page_headers(source, where, extent, values, footer.created_by):
         if page.head.kind == PageType.DICTIONARY_PAGE:
@@ -124,32 +124,20 @@ def settings_of(source: OpenFile, group: int, leaf: Leaf) -> ChunkSettings:
     raise DamagedFileError(source.path, f"{where} has no page of values")
 
 
-def _differences(old: ChunkSettings, new: ChunkSettings) -> Iterator[str]:
-    if old.codec != new.codec:
-        yield f"{new.codec} in the place of {old.codec}"
-    if old.encoding != new.encoding:
-        yield f"encoding {new.encoding} in the place of {old.encoding}"
-    if old.version != new.version:
-        yield f"pages of version {new.version} in the place of {old.version}"
-    if old.checksums != new.checksums:
-        yield f"pages {'with' if new.checksums else 'without'} checksums"
-
-
 def _encoded(table: pa.Table, settings: list[ChunkSettings]) -> bytes:
     """The table as a Parquet file of one row group, by the settings of its columns."""
-    by_number = [one.dictionary is not None for one in settings]
     names = dict(zip(table.column_names, settings, strict=True))
     options: dict[str, Any] = {
         "compression": {name: one.codec.replace("UNCOMPRESSED", "NONE").split("_")[0] for name, one in names.items()},
         "version": "1.0" if any(one.encoding == "PLAIN_DICTIONARY" for one in settings) else "2.6",
-        "data_page_version": "2.0" if any(one.version == 2 for one in settings) else "1.0",
+        "data_page_version": "2.0" if any(one.page_version == 2 for one in settings) else "1.0",
         "write_page_checksum": any(one.checksums for one in settings),
-        "dictionary_pagesize_limit": max(1 << 20, *(one.dictionary or 0 for one in settings)),
-        "use_dictionary": [name for name, here in zip(names, by_number, strict=True) if here],
+        "dictionary_pagesize_limit": max(1 << 20, *(one.dictionary for one in settings)),
+        "use_dictionary": [name for name, one in names.items() if one.dictionary >= 0],
         "write_statistics": False,
         "store_schema": False,
     }
-    plain = {name: "PLAIN" for name, one in names.items() if one.dictionary is None}
+    plain = {name: "PLAIN" for name, one in names.items() if one.dictionary < 0}
     wanted = {name: one.encoding for name, one in names.items() if name in plain and one.encoding in _ENCODINGS}
     while True:
         sink = pa.BufferOutputStream()
@@ -257,8 +245,10 @@ def _checked(
                         raise wrong(source, f"row group {group}, column {leaf.name} has other values")
                     truth.feed(batch)
                     at += len(batch)
-                kept = ", ".join(_differences(old, settings_of(again, 0, leaf)))
-                made.notes += [f"column {leaf.name}: {kept}"] if kept else []
+                new = settings_of(again, 0, leaf)
+                pairs = zip(ChunkSettings._fields, old, new._replace(dictionary=old.dictionary), strict=True)
+                other = [f"{name} {now} in the place of {was}" for name, was, now in pairs if now != was]
+                made.notes += [f"column {leaf.name}: {', '.join(other)}"] if other else []
     for index, plan in filters.items():
         leaf, n_values = source.footer().leaves[index], max(1, table.num_rows)
         made.filters[index] = plan.form.build(partial(_batches, table.column(index)), leaf, n_values, plan.sizing)

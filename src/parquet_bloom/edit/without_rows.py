@@ -13,8 +13,8 @@ of the file. Where a new row group cannot have any, as beside a NaN, the others 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom._version import __version__
@@ -42,9 +42,16 @@ from parquet_bloom.format.edits import FooterEdit, edit_footer, index_changes, m
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind, chunk_extent, decode_footer
 from parquet_bloom.format.forms import USELESS_FPP, Filter, Format, Sizing, form_of_filter
 from parquet_bloom.format.page_indexes import encode_offset_index
-from parquet_bloom.format.provenance import FilterRangeMap, all_ranges, new_entries, read_entries, renumbered
+from parquet_bloom.format.provenance import (
+    FilterRangeMap,
+    all_ranges,
+    kind_facts,
+    new_entries,
+    read_entries,
+    renumbered,
+)
 from parquet_bloom.format.repairs import repairs_in
-from parquet_bloom.output.draft import FileSink, NewVersion, Transfer
+from parquet_bloom.output.draft import FileSink, NewVersion
 from parquet_bloom.output.target import Target
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.workers import Workers
@@ -53,19 +60,6 @@ _SHORT = "parquet-mr"  # old ones did not count a dictionary's header as part of
 _HEAD_BYTES = 64  # of each copied structure, compared with the old file's
 _BOUNDS = (StatisticsId.min, StatisticsId.max, StatisticsId.min_value, StatisticsId.max_value)
 _NO_BOUNDS = dict.fromkeys([*_BOUNDS, StatisticsId.is_min_value_exact, StatisticsId.is_max_value_exact])
-
-
-@dataclass(slots=True)
-class Rewritten:
-    """A file without some of its rows.
-
-    size     bytes of the new version; 0 before it is written
-    notes    what could not be kept
-    """
-
-    transfer: Transfer = field(default_factory=Transfer)
-    size: int = 0
-    notes: list[str] = field(default_factory=list)
 
 
 def check_flat(source: OpenFile, force: bool = False) -> None:
@@ -88,8 +82,10 @@ def check_flat(source: OpenFile, force: bool = False) -> None:
     check_movable(source.path, footer, force)
 
 
-def write_without_rows(source: OpenFile, kept: Mapping[int, Kept], to: Target, workers: Workers) -> Rewritten:
-    """Write a new version of a file without some rows.
+def write_without_rows(
+    source: OpenFile, kept: Mapping[int, Kept], to: Target, workers: Workers
+) -> tuple[int, list[str]]:
+    """Write a new version of a file without some rows; returns its bytes, and notes on what could not be kept.
 
     kept  row group -> which of its rows stay, of the row groups that lose some
     Raises LayoutError, as check_flat and where the new file does not pass its check; DamagedFileError, LimitError,
@@ -103,7 +99,7 @@ def write_without_rows(source: OpenFile, kept: Mapping[int, Kept], to: Target, w
         with new.reopen() as again:
             made.check(again, workers)
         new.commit(source.check_unchanged)
-    return Rewritten(new.transfer, made.size, made.notes)
+        return new.at, made.notes
 
 
 class _Rewrite:
@@ -117,7 +113,7 @@ class _Rewrite:
         self.ranges: dict[ChunkKey, tuple[int, int]] = {}  # of new filters, by the old number of their row group
         self.places: dict[IndexKind, dict[ChunkKey, tuple[int, int] | None]] = {kind: {} for kind in IndexKind}
         self.notes: list[str] = []
-        self.body, self.size = Body(), 0
+        self.body = Body()
         in_body = [key for key in self.footer.filter_ranges if key[0] not in kept]
         spans = spans_of(source, self.footer, in_body)
         self.lost = [key for key in in_body if spans.get(key) is None]
@@ -189,7 +185,6 @@ class _Rewrite:
                     new.append(built.data)
         self._write_indexes(new)
         write_footer(new, self._new_footer(new.at))
-        self.size = new.at
         return self
 
     def _events(self) -> list[Event]:
@@ -325,36 +320,33 @@ class _Rewrite:
         return lost
 
     def _key_values(self, fresh: Footer) -> FooterEdit:
-        """The edit that makes provenance speak of the new file; entries of the new filters are ours alone."""
-        of_old: dict[IndexKind | None, FilterRangeMap] = {
-            None: all_ranges(fresh),
-            **{kind: fresh.index_ranges(kind) for kind in IndexKind},
-        }
-        stay = {group: number for group, number in self.numbers.items() if group not in self.kept}
-        if any(True for _ in repairs_in(self.footer.key_values)):
+        """The edit that makes provenance speak of the new file, with what takes the place of ours in new row groups."""
+        if any(repairs_in(self.footer.key_values)):
             self.notes.append("that its statistics were repaired no longer stands in the file; repair says so again")
-        entries = []
-        ours = {key for entry in read_entries(self.footer) for key in entry.chunks}
-        forms: dict[str, tuple[Format, dict[ChunkKey, tuple[int, int | None]]]] = {}
-        for group, plans in self.plans.items():
-            for column, plan in plans.items():
-                key = self.numbers[group], column
-                if (group, column) in ours and key in of_old[None]:
-                    shared = forms.setdefault(repr(plan.form), (plan.form, {}))
-                    shared[1][key] = of_old[None][key]
-        for form, ranges in forms.values():
-            entries += new_entries(__version__, form.name, form.described, fresh, ranges)
-        changes, append = renumbered(self.footer, fresh, stay, of_old, entries)
+        stay = {group: number for group, number in self.numbers.items() if group not in self.kept}
+        ranges: dict[IndexKind | None, FilterRangeMap] = {kind: fresh.index_ranges(kind) for kind in IndexKind}
+        ranges[None] = all_ranges(fresh)
+        added: dict[str, tuple[str | None, Mapping[str, Any], dict[ChunkKey, tuple[int, int | None]]]] = {}
+        for kind, there in ranges.items():
+            for group, column in sorted(key for entry in read_entries(self.footer, kind) for key in entry.chunks):
+                key = self.numbers.get(group, -1), column
+                if group in self.made and key in there:
+                    form = self.plans[group][column].form if kind is None else None
+                    facts = kind_facts(kind) if kind is not None else form.described if form is not None else {}
+                    one = added.setdefault(repr((kind, form)), (form.name if form is not None else None, facts, {}))
+                    one[2][key] = there[key]
+        entries = [
+            one for name, facts, new in added.values() for one in new_entries(__version__, name, facts, fresh, new)
+        ]
+        changes, append = renumbered(self.footer, fresh, stay, ranges, entries)
         return FooterEdit(key_values=changes, append=append, keep_empty=self.footer.key_values == [])
 
     # --- checks -----------------------------------------------------------------------------------
 
     def check(self, again: OpenFile, workers: Workers) -> None:
         """Read the new file back before it takes its place. Raises LayoutError."""
-        source, footer = self.source, again.footer()
-        if footer.rows != [self._rows(group) for group in self.numbers] or len(footer.leaves) != len(
-            self.footer.leaves
-        ):
+        source, footer, columns = self.source, again.footer(), range(len(self.footer.leaves))
+        if footer.rows != [self._rows(group) for group in self.numbers] or len(footer.leaves) != len(columns):
             raise wrong(source, "its footer describes other row groups or columns")
         moves, copied = self.body.moves, [(start, min(stop - start, _HEAD_BYTES)) for start, stop in self.spans]
         source.prefetch(copied)
@@ -362,16 +354,13 @@ class _Rewrite:
         if any(source.read(start, n) != again.read(moves(start), n) for start, n in copied):
             raise wrong(source, "what was copied is not where it should be")
         for group, number in self.numbers.items():
-            for column in range(len(footer.leaves)):
-                start, stop = chunk_extent(footer.meta(number, column))
-                if group not in self.kept:
-                    if start != moves(chunk_extent(self.footer.meta(group, column))[0]):
-                        raise wrong(source, f"row group {group}, column {column} is not where it should be")
-                elif (start, stop) != chunk_extent(self.made[group].struct.columns[column].meta_data):
-                    raise wrong(source, f"the new row group {group}, column {column} is not where it should be")
-        for group, one in self.made.items():
-            at, length = self.body.filter_ranges[group, 0]
-            if checksum(again.read(at, length)) != one.sum:
+            one = self.made.get(group)
+            old = [self.footer.meta(group, j) if one is None else one.struct.columns[j].meta_data for j in columns]
+            starts = [chunk_extent(meta)[0] for meta in old]
+            wanted = starts if one is not None else [moves(start) for start in starts]
+            if [chunk_extent(footer.meta(number, j))[0] for j in columns] != wanted:
+                raise wrong(source, f"the pages of row group {group} are not where they should be")
+            if one is not None and checksum(again.read(*self.body.filter_ranges[group, 0])) != one.sum:
                 raise wrong(source, f"row group {group} is not as it was written")
         built = {(self.numbers[g], c): (self.made[g].filters[c], place) for (g, c), place in self.ranges.items()}
         sums = {key: checksum(one.data or b"") for key, (one, _) in built.items()}
