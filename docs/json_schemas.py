@@ -31,6 +31,7 @@ def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
     from parquet_bloom.advice.advise import Advice
     from parquet_bloom.advice.status import StatusReport
+    from parquet_bloom.changes.values import KeyChanges
     from parquet_bloom.edit.repair import RepairReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
     from parquet_bloom.facts.report import EnginesReport
@@ -48,6 +49,8 @@ def documents() -> dict[str, dict[str, Any]]:
         "add": AddReport,
         "remove": RemoveReport,
         "repair": RepairReport,
+        "delete": KeyChanges,
+        "upsert": KeyChanges,
         "inspect": InspectReport,
         "verify": VerifyReport,
         "advise": Advice,

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
     from parquet_bloom.advice.advise import Advice
     from parquet_bloom.advice.status import StatusReport
+    from parquet_bloom.changes.values import KeyChanges
     from parquet_bloom.edit.repair import RepairReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
+    from parquet_bloom.edit.write import SupportsArrowStream
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.verify import VerifyReport
     from parquet_bloom.format.forms import Rate
@@ -346,6 +348,45 @@ class Source(Pinned):
         how: RepairOptions = {**options, **self._source_options()}
         try:
             return repair(self.paths, output, undo=undo, progress=progress, **how)
+        finally:
+            self.refresh()
+
+    def delete_keys(
+        self,
+        column: str | Sequence[str],
+        keys: Any,
+        *,
+        dry_run: bool = False,
+        threads: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> KeyChanges:
+        """Delete rows by their keys: parquet_bloom.delete_keys. Then `refresh`."""
+        from parquet_bloom.changes.rows import delete_keys
+        from parquet_bloom.search.index import key_index_of
+
+        how: Any = {"dry_run": dry_run, "threads": threads, "progress": progress, **self._source_options()}
+        try:
+            return delete_keys(self.paths, column, keys, index=key_index_of(self.index), **how)
+        finally:
+            self.refresh()
+
+    def upsert(
+        self,
+        rows: SupportsArrowStream,
+        column: str | Sequence[str],
+        *,
+        deletes: Any = None,
+        dry_run: bool = False,
+        threads: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> KeyChanges:
+        """Put rows in the place of those with their keys: parquet_bloom.upsert. Then `refresh`."""
+        from parquet_bloom.changes.rows import upsert
+        from parquet_bloom.search.index import key_index_of
+
+        how: Any = {"dry_run": dry_run, "threads": threads, "progress": progress, **self._source_options()}
+        try:
+            return upsert(self.paths, rows, column, deletes=deletes, index=key_index_of(self.index), **how)
         finally:
             self.refresh()
 

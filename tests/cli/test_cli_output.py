@@ -313,8 +313,8 @@ def test_help_is_whole_and_fits(run, tmp_path: Path) -> None:
     assert "..." not in page.replace("[ARGS]...", "")
     assert "Check that each filter admits every stored value of its column." in page, "on one line"
     assert "Exit status: 0 done" in page
-    for name in ("add", "remove", "inspect", "verify", "check", "read", "locate", "index build", "index update",
-                 "index query", "index inspect", "index verify", "index register"):  # fmt: skip
+    for name in ("add", "remove", "inspect", "verify", "check", "read", "locate", "delete", "upsert", "index build",
+                 "index update", "index query", "index inspect", "index verify", "index register"):  # fmt: skip
         page = run(tmp_path, f"{name} --help").out
         assert max(map(cells, page.splitlines())) <= 80, name
         assert f"\n  parquet-bloom {name} " in page, "an example"

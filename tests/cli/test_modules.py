@@ -43,7 +43,7 @@ PARQUET = {"pyarrow.fs", "pyarrow.parquet", "ssl"}
 COLUMNS = ARROW - {"pyarrow.dataset"}
 COMMANDS = {
     "--version": (["--version"], set(), 17),
-    "--help": (["--help"], set(), 36),
+    "--help": (["--help"], set(), 38),
     "add --help": (["add", "--help"], set(), 18),
     "inspect": (["inspect", "filters.parquet"], set(), 79),
     "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 79),

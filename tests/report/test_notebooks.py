@@ -91,6 +91,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     found["index"] = parquet_bloom.build_index(good, "trace_id", work / "keys")
     found["update"] = parquet_bloom.update_index(work / "keys", good)
     found["excluded"] = parquet_bloom.Scan(f"delta:{work / 'table'}", "day = -1").excluded_files
+    found["delete"] = parquet_bloom.delete_keys(f"delta:{work / 'table'}", "id", [0, 3, -1])
     found["remove"] = parquet_bloom.remove_filters(data, work / "removed", sync=False)
     table = pq.read_table(pa.BufferReader(Path(good[0]).read_bytes()))
     with parquet_bloom.FilterWriter(work / "written.parquet", table.schema, bloom_filters=["trace_id"]) as writer:

@@ -82,7 +82,7 @@ class Located:
 
     column    its number among those of the keys
     rows      file -> row group -> how many of its rows have a value of that column
-    searched  files that no index covered
+    searched  files that the index does not cover, by the column that it knows best
     """
 
     column: int
@@ -96,14 +96,15 @@ def located_rows(source: Any, keys: RowKeys, index: PathLike | None, among: Sequ
     source  as `locate` has it
     among   the numbers of the columns that files have
     """
-    column = among[0]
+    column, searched = among[0], []
     if len(among) > 1:
-        rows = {n: pc.sum(locate(source, keys.columns[n], keys.distinct[n], index)["rows"]).as_py() for n in among}
-        column = min(among, key=lambda n: rows[n] or 0)
+        places = {n: locate(source, keys.columns[n], keys.distinct[n], index) for n in among}
+        column = min(among, key=lambda n: pc.sum(places[n]["rows"]).as_py() or 0)
+        searched = [facts_of(one)["searched"] for one in places.values()]
     found = locate(source, keys.columns[column], keys.distinct[column], index, verify=True)
     counts: dict[str, dict[int, int]] = {}
     columns = (found["file"].to_pylist(), found["row_group"].to_pylist(), pc.list_value_length(found["row_numbers"]))
     for file, group, count in zip(columns[0], columns[1], columns[2].to_pylist(), strict=True):
         groups = counts.setdefault(file, {})
         groups[group] = groups.get(group, 0) + count
-    return Located(column, counts, facts_of(found)["searched"])
+    return Located(column, counts, min([*searched, facts_of(found)["searched"]]))

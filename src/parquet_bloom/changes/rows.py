@@ -11,21 +11,14 @@ from parquet_bloom.changes.tables import RowsRequest, change_table_rows
 from parquet_bloom.changes.values import KeyChanges
 from parquet_bloom.edit.write import SupportsArrowStream
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import FilesystemOption, PathLike, TableOptions, column_names, refuse_unknown
+from parquet_bloom.options import FilesystemOption, PathLike, ReadOptions, column_names, refuse_unknown
 from parquet_bloom.source.names import TableAccess, refuse_named
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.progress import ProgressCallback
 
 
-class RowOptions(TableOptions, FilesystemOption, total=False):
-    """Keywords of `delete_keys` and `upsert`, beside those that they name; each has a default.
-
-    threads   that build filters; the processors there are, unless given
-    progress  is called with a Progress for every file that is rewritten
-    """
-
-    threads: int | None
-    progress: ProgressCallback | None
+class RowOptions(ReadOptions, FilesystemOption, total=False):
+    """Keywords of `delete_keys` and `upsert`, beside those that they name; each has a default."""
 
 
 def delete_keys(
@@ -35,6 +28,8 @@ def delete_keys(
     *,
     index: PathLike | None = None,
     dry_run: bool = False,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
     **options: Unpack[RowOptions],
 ) -> KeyChanges:
     """Delete the rows of a table that have one of some keys, in one commit.
@@ -46,7 +41,9 @@ def delete_keys(
     index    folder of a key index: files that it covers are not opened to find keys. If it covered all of them it is
              updated after the commit; else the report's notes say that it is behind
     dry_run  find and count all the same, and write nothing
-    options  see RowOptions: threads, progress; filesystem, catalog_properties, allow_roots
+    threads  that build filters; the processors there are, unless given
+    progress  is called with a Progress for every file that is rewritten
+    options  see RowOptions: filesystem, catalog_properties, allow_roots
 
     Only files with such rows are read and written again, one at a time, and a new file has the remaining rows of one
     old one. It gets filters before the commit: on the columns that have filters by the table's log, its properties or
@@ -59,8 +56,8 @@ def delete_keys(
     """
     refuse_unknown("delete_keys", options, RowOptions)
     refuse_named(source, "call its own delete_keys(...)")
-    request = RowsRequest(_columns(column), keys, None, index, dry_run, options.get("threads"))
-    return change_table_rows(_table(source, options), request, options.get("progress"))
+    request = RowsRequest(_columns(column), keys, None, index, dry_run, threads)
+    return change_table_rows(_table(source, options), request, progress)
 
 
 def upsert(
@@ -71,6 +68,8 @@ def upsert(
     deletes: Any = None,
     index: PathLike | None = None,
     dry_run: bool = False,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
     **options: Unpack[RowOptions],
 ) -> KeyChanges:
     """Put rows into a table, in one commit: each takes the place of all rows with its key, or is appended.
@@ -88,8 +87,8 @@ def upsert(
     except (TypeError, AttributeError) as error:
         kind = type(rows).__name__
         raise RequestError(f"rows are a {kind}; give a table or frame that has __arrow_c_stream__") from error
-    request = RowsRequest(_columns(column), deletes, new, index, dry_run, options.get("threads"))
-    return change_table_rows(_table(source, options), request, options.get("progress"))
+    request = RowsRequest(_columns(column), deletes, new, index, dry_run, threads)
+    return change_table_rows(_table(source, options), request, progress)
 
 
 def _columns(column: str | Sequence[str]) -> tuple[str, ...]:
@@ -100,7 +99,9 @@ def _columns(column: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _table(source: str, options: RowOptions) -> CallSource:
-    about = CallSource(source, options.get("filesystem"), False, TableAccess.from_options(options))
+    about = CallSource(
+        source, options.get("filesystem"), options.get("raw_files", False), TableAccess.from_options(options)
+    )
     if about.table_name is None:
         raise RequestError("rows are changed in tables alone: name delta:PATH or iceberg:CATALOG/namespace.table")
     return about

@@ -28,6 +28,8 @@ from parquet_bloom.errors import (
     RequestError,
     UnknownColumnError,
     UnknownCommitError,
+    first_line,
+    parameter,
 )
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.provenance import all_ranges
@@ -71,12 +73,12 @@ def change_table_rows(about: CallSource, request: RowsRequest, progress: Progres
     """Change rows of the latest version of a table. Raises as `delete_keys` and `upsert`."""
     name = about.table_name
     assert name is not None
-    check_name(name, request.operation, request.columns)
+    _check_name(name, about, request.operation, request.columns)
     table = cast(RowTable, open_table(name, replace(about.access, changes=not request.dry_run), about.filesystem))
     snapshot = table.snapshot(stored_only=True)
     work = table.row_changes(snapshot)
     schema = pa.schema([pa.field(field.name, field.type, field.nullable) for field in snapshot.fields])
-    rows = None if request.rows is None else rows_of_table(request.rows, schema, snapshot.table)
+    rows = None if request.rows is None else _rows_of_table(request.rows, schema, snapshot.table)
     keys, n_deletes = _keys_of(request, rows, schema)
     report = KeyChanges(
         without_secret(name.unversioned), list(request.columns), len(snapshot.files), dry_run=request.dry_run
@@ -110,9 +112,13 @@ def change_table_rows(about: CallSource, request: RowsRequest, progress: Progres
     return report
 
 
-def check_name(name: TableName, operation: str, columns: Sequence[str]) -> None:
-    """Raise RequestError for a version of the past, and for DuckLake, whose SQL does the same."""
+def _check_name(name: TableName, about: CallSource, operation: str, columns: Sequence[str]) -> None:
+    """Raise RequestError for raw files, a version of the past, and DuckLake, whose SQL does the same."""
     shown = without_secret(name.unversioned)
+    if about.raw_files:
+        raise RequestError(
+            f"{shown}: " + parameter("raw_files", True) + " is for files; a table's change is its commit"
+        )
     if name.version is not None:
         raise RequestError(f"{shown}: leave out @{name.version}; only the latest version can be changed")
     if name.kind == "ducklake":
@@ -123,7 +129,7 @@ def check_name(name: TableName, operation: str, columns: Sequence[str]) -> None:
         raise RequestError(f"{shown}: DuckDB changes rows of a DuckLake table itself: {sql}")
 
 
-def rows_of_table(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
+def _rows_of_table(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     """New rows in the types of a table. Raises RequestError for other columns, types, and NULL where none may be."""
     if sorted(rows.column_names) != sorted(schema.names):
         names = ", ".join(schema.names)
@@ -153,10 +159,36 @@ def _keys_of(request: RowsRequest, rows: pa.Table | None, schema: pa.Schema) -> 
 
 
 def _as_type(name: str, column: Any, kind: pa.DataType) -> Any:
+    """Values as a table stores them. Raises RequestError where one would become another value, or none."""
+    reason = f"{name}: the table has {kind}, and {column.type} does not fit it"
+    if _family(kind) not in (_family(column.type), "") and not (pa.types.is_null(column.type) or _is_text(column.type)):
+        raise RequestError(reason)
     try:
         return column if column.type == kind else column.cast(kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"{name}: the table has {kind}, and {column.type} does not fit it: {error}") from error
+        raise RequestError(f"{reason}: {first_line(error)}") from error
+
+
+def _family(kind: pa.DataType) -> str:
+    """Types between which a cast keeps values, or fails; "" of a nested one, which has types of its own.
+
+    Arrow's casts would take a time off a timestamp, a zone for UTC, and a number for its digits.
+    """
+    if pa.types.is_dictionary(kind):
+        return _family(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "timestamp with a zone"
+    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    if _is_text(kind) or is_binary or pa.types.is_binary_view(kind):
+        return "text"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return "" if pa.types.is_nested(kind) else str(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _plain(array: pa.Array) -> pa.Array:

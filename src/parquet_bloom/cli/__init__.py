@@ -45,6 +45,8 @@ _COMMANDS = (
     "check",
     "read",
     "locate",
+    "delete",
+    "upsert",
     "advise",
     "engines",
     "report",
@@ -62,6 +64,7 @@ class _Commands(Commands):
     sections: ClassVar[Mapping[str, Sequence[str]]] = {
         "Make filters": ("advise", "add", "remove", "repair"),
         "Use filters": ("check", "read", "locate"),
+        "Change rows": ("delete", "upsert"),
         "Look at filters": ("status", "inspect", "verify", "report", "engines"),
     }
 

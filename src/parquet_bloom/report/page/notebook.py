@@ -15,6 +15,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from parquet_bloom.report.added import print_added, print_columns, print_commits, print_removed
+from parquet_bloom.report.changed import print_changes
 from parquet_bloom.report.filters import print_inspected, print_status, print_verified
 from parquet_bloom.report.page.markup import element
 from parquet_bloom.report.skipping import adding, line, print_checked, summed, summed_table, unfiltered_lines
@@ -299,6 +300,7 @@ _DRAWN: dict[str, Callable[[Any, Say], None]] = {
     "Verdicts": _draw_verdicts,
     "PrunedFiles": _draw_pruned,
     "Advice": _draw_advice,
+    "KeyChanges": lambda report, say: print_changes(report, True, say),
     "EnginesReport": _draw_engines,
     "BuildReport": _draw_built,
     "IndexInfo": _draw_index,

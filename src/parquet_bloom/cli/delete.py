@@ -1,0 +1,145 @@
+"""`parquet-bloom delete`: library call parquet_bloom.delete_keys; and what `upsert` has in common with it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Unpack
+
+import click
+
+from parquet_bloom.cli.common import (
+    all_option,
+    decorated,
+    footer_limits,
+    json_option,
+    memory_option,
+    print_json,
+    quiet,
+    say,
+    say_notes,
+    table_options,
+)
+from parquet_bloom.cli.groups import COLUMN, FILE, Command
+from parquet_bloom.cli.locate import keys_of
+from parquet_bloom.cli.progress import Watch
+from parquet_bloom.errors import RequestError, StorageError, first_line
+
+if TYPE_CHECKING:
+    from parquet_bloom.changes.rows import RowOptions
+    from parquet_bloom.changes.values import KeyChanges
+
+_TABLES = (".parquet", ".pq", ".parq", ".csv", ".arrow", ".feather")
+_OPTIONS = (
+    click.option(
+        "--column", "-c", required=True, multiple=True, type=COLUMN, metavar="C", help="Of the keys; may be repeated."
+    ),
+    click.option("--index", type=FILE, metavar="DIR", help="A key index of the table; it is updated afterwards."),
+    click.option("--dry-run", is_flag=True, help="Find and count; write nothing."),
+    click.option("--threads", type=int, metavar="N", help="How many build filters at a time."),
+    all_option,
+    table_options,
+    json_option,
+    memory_option,
+    footer_limits,
+)
+
+
+def row_options(function: Any) -> Any:
+    """Options of `delete` and `upsert`."""
+    return decorated(function, _OPTIONS)
+
+
+@click.command("delete", cls=Command)
+@click.argument("table", type=FILE, metavar="TABLE")
+@click.option(
+    "--keys",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    help="A .parquet, .arrow or .csv with these columns, or a text, a key a line; - is stdin.",
+)
+@row_options
+def command(
+    table: str,
+    keys: str,
+    column: tuple[str, ...],
+    index: str | None,
+    dry_run: bool,
+    show_all: bool,
+    as_json: bool,
+    **options: Unpack[RowOptions],
+) -> int:
+    """Delete the rows of a table that have one of some keys, in one commit.
+
+    \b
+    parquet-bloom delete delta:lake/events -c user_id --keys users.txt --dry-run
+    parquet-bloom delete iceberg:prod/web.events -c tenant -c id --keys keys.csv
+
+    Only files that have a key are read and written again. The commit is refused if another one came first.
+    """
+    from parquet_bloom.changes.rows import delete_keys
+
+    with Watch("delete", quiet=as_json) as watch:
+        wanted = read_keys(keys, column)
+        report = delete_keys(table, column, wanted, index=index, dry_run=dry_run, progress=watch.files, **options)
+    return print_report("delete", report, as_json, show_all)
+
+
+def print_report(name: str, report: KeyChanges, as_json: bool, show_all: bool) -> int:
+    """Print the report of a command; its exit status."""
+    from parquet_bloom.report.changed import print_changes
+
+    if as_json:
+        print_json(name, report)
+    elif not quiet():
+        print_changes(report, show_all, say)
+        say_notes(report.notes)
+    return 0
+
+
+def read_keys(path: str, columns: tuple[str, ...]) -> Any:
+    """Keys of a file. Texts stay texts: the table's column says what they mean. Raises RequestError, StorageError."""
+    if os.path.splitext(path)[1].lower() not in _TABLES:
+        if len(columns) > 1:
+            raise RequestError(f"{path}: keys of several columns are in a .parquet, .arrow or .csv with their names")
+        return keys_of(path, None, columns[0])[-1]
+    found = read_rows(path)
+    if len(columns) == 1 and columns[0] not in found.column_names and found.num_columns == 1:
+        return found.column(0)
+    if missing := [name for name in columns if name not in found.column_names]:
+        raise RequestError(f"{path}: has no column {missing[0]}; there are: {', '.join(found.column_names)}")
+    return found.select(list(columns))
+
+
+def read_rows(path: str) -> Any:
+    """A table of pyarrow from a file of Parquet, Arrow or CSV. Raises RequestError, StorageError.
+
+    Of a CSV all values are texts; a cell without anything is NULL, and "" in quotes an empty text.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.feather
+    import pyarrow.parquet as pq
+
+    kind = os.path.splitext(path)[1].lower()
+    if kind not in _TABLES:
+        raise RequestError(f"{path}: rows are in a .parquet, .arrow or .csv")
+    try:
+        if kind in (".arrow", ".feather"):
+            return pyarrow.feather.read_table(path)
+        if kind != ".csv":
+            return pq.read_table(path, partitioning=None)
+        with pyarrow.csv.open_csv(path) as reader:
+            names = reader.schema.names
+        if len({*names}) < len(names):
+            raise RequestError(f"{path}: two columns have one name")
+        texts = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        )
+        return pyarrow.csv.read_csv(path, convert_options=texts)
+    except (pa.ArrowException, OSError) as error:
+        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
+        raise StorageError(path, said) from error
