@@ -29,9 +29,9 @@ class RowKeys:
         arrays = arrays_of(columns, keys)
         for name, array in zip(columns, arrays, strict=True):
             if array.null_count:
-                raise RequestError(f"{name}: a key is NULL, which equals nothing")
+                raise RequestError(f"{name}: a key is NULL, which equals nothing; leave it out")
             if pa.types.is_floating(array.type):
-                raise RequestError(f"{name}: floats are no keys")
+                raise RequestError(f"{name}: floats are no keys; name a column of another type")
         self.columns = tuple(columns)
         self.distinct = [array.unique() for array in arrays]  # of each column its values
         numbers = [pc.index_in(a, d).to_numpy().astype(np.int64) for a, d in zip(arrays, self.distinct, strict=True)]
@@ -68,7 +68,7 @@ def arrays_of(columns: Sequence[str], keys: Any) -> list[pa.Array]:
         raise RequestError(f"keys of {', '.join(columns)}: give a table or a mapping that has these columns")
     arrays = [keys_as_array(one) for one in parts or [keys[name] for name in columns]]
     if len({len(array) for array in arrays}) != 1:
-        raise RequestError("the columns of the keys are not of one length")
+        raise RequestError("the columns of the keys are not of one length; give each key a value of each")
     return arrays
 
 

@@ -126,7 +126,7 @@ def _check_name(name: TableName, about: CallSource, operation: str, columns: Seq
         sql = f"DELETE FROM {table} t USING keys k WHERE {same}"
         if operation == "upsert":
             sql = f"MERGE INTO {table} t USING rows k ON ({same}) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
-        raise RequestError(f"{shown}: DuckDB changes rows of a DuckLake table itself: {sql}")
+        raise RequestError(f"{shown}: use DuckDB for rows of a DuckLake table: {sql}")
 
 
 def _rows_of_table(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
@@ -137,7 +137,7 @@ def _rows_of_table(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     columns = [_as_type(field.name, rows[field.name], field.type) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
-            raise RequestError(f"{field.name}: a row has NULL, which {table} does not allow there")
+            raise RequestError(f"{field.name}: a row has NULL, which {table} does not allow there; give it a value")
     return pa.table(columns, schema.names)
 
 
@@ -160,13 +160,13 @@ def _keys_of(request: RowsRequest, rows: pa.Table | None, schema: pa.Schema) -> 
 
 def _as_type(name: str, column: Any, kind: pa.DataType) -> Any:
     """Values as a table stores them. Raises RequestError where one would become another value, or none."""
-    reason = f"{name}: the table has {kind}, and {column.type} does not fit it"
+    reason = f"{name}: the table has {kind}, and {column.type} does not fit it; give values of its type"
     if _family(kind) not in (_family(column.type), "") and not (pa.types.is_null(column.type) or _is_text(column.type)):
         raise RequestError(reason)
     try:
         return column if column.type == kind else column.cast(kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"{reason}: {first_line(error)}") from error
+        raise RequestError(f"{reason} ({first_line(error)})") from error
 
 
 def _family(kind: pa.DataType) -> str:

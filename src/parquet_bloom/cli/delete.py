@@ -20,9 +20,9 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
-from parquet_bloom.cli.locate import keys_of
+from parquet_bloom.cli.locate import keys_of, unreadable
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import RequestError, StorageError, first_line
+from parquet_bloom.errors import RequestError
 
 if TYPE_CHECKING:
     from parquet_bloom.changes.rows import RowOptions
@@ -132,7 +132,7 @@ def read_rows(path: str) -> Any:
         with pyarrow.csv.open_csv(path) as reader:
             names = reader.schema.names
         if len({*names}) < len(names):
-            raise RequestError(f"{path}: two columns have one name")
+            raise RequestError(f"{path}: two columns have one name; name each once")
         texts = pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
@@ -141,5 +141,4 @@ def read_rows(path: str) -> Any:
         )
         return pyarrow.csv.read_csv(path, convert_options=texts)
     except (pa.ArrowException, OSError) as error:
-        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
-        raise StorageError(path, said) from error
+        raise unreadable(path, error) from error

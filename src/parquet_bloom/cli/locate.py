@@ -27,7 +27,7 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.key_index import one_source
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.errors import RequestError, StorageError, first_line
 
 _SHOWN = 50
 keys_options = (
@@ -163,8 +163,6 @@ def keys_of(path: str, named: str | None, column: str) -> list[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from parquet_bloom.errors import first_line
-
     if os.path.splitext(path)[1] not in (".parquet", ".pq", ".parq"):
         is_csv = os.path.splitext(path)[1].lower() == ".csv"
         if named is not None and not is_csv:
@@ -190,8 +188,13 @@ def keys_of(path: str, named: str | None, column: str) -> list[Any]:
             raise RequestError(f"{path}: has no column {named or column}; --keys-column names one")
         return [pq.read_table(path, columns=[wanted]).column(0)]
     except (pa.ArrowException, OSError) as error:
-        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
-        raise StorageError(path, said) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str, error: Exception) -> StorageError:
+    """The error for a file that pyarrow does not read."""
+    said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
+    return StorageError(path, said)
 
 
 def _csv_keys(path: str, lines: Iterable[str], column: str) -> Iterator[str]:
