@@ -27,7 +27,6 @@ from parquet_bloom._thrift.parquet.ttypes import (
     CompressionCodec,
     Encoding,
     FileMetaData,
-    KeyValue,
     PageHeader,
     PageType,
     RowGroup,
@@ -39,6 +38,8 @@ from parquet_bloom.filters.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.filters.page_places import data_pages, page_headers
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact
+from parquet_bloom.format.compact_tree import StatisticsId
+from parquet_bloom.format.edits import StatisticsChanges
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, chunk_extent
 from parquet_bloom.format.forms import BATCH_ROWS, BuiltFilter, Format, Sizing
 from parquet_bloom.format.schema import Leaf
@@ -63,12 +64,12 @@ class FilterPlan(NamedTuple):
 
 @dataclass(slots=True)
 class NewRowGroup:
-    """A row group as it was written again; all offsets are bytes from the start of `data`.
+    """A row group as it was written again; all offsets are those of a file that begins with the magic and `data`.
 
-    struct   its entry in the footer, without statistics, page indexes and filters behind the pages
+    struct   its entry in the footer, without statistics, page indexes and filters
     data     its bytes, filters at the start of chunks included
     filters  column -> its filter
-    starts   column -> offset and bytes of the filters that are in `data`
+    starts   column -> offset of the filters that are in `data`
     truths, pages  column -> its true statistics; int64[n, 3] of its pages, as data_pages has them
     notes    what could not be kept
     sum      the checksum of `data`
@@ -78,7 +79,7 @@ class NewRowGroup:
     data: bytes = b""
     sum: int = 0
     filters: dict[int, BuiltFilter] = field(default_factory=dict)
-    starts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
     truths: dict[int, ChunkStatistics] = field(default_factory=dict)
     pages: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -273,16 +274,14 @@ def _same(found: pa.Array, wanted: pa.ChunkedArray) -> bool:
 def _lay_out(made: NewRowGroup, data: bytes, filters: Mapping[int, FilterPlan]) -> None:
     """Put the chunks one behind the other, a filter before one where it goes there, and move all offsets."""
     parts: list[bytes] = []
-    at = 0
+    at = len(MAGIC)
     for index, chunk in enumerate(made.struct.columns):
         meta = chunk.meta_data
         built = made.filters.get(index)
         if built is not None and built.data and filters[index].at_start:
-            made.starts[index] = at, len(built.data)
+            made.starts[index] = at
             parts.append(built.data)
             at += len(built.data)
-        if built is not None and built.texts:
-            meta.key_value_metadata = [KeyValue(key=key, value=value) for key, value in built.texts]
         start, stop = chunk_extent(meta)
         parts.append(data[start:stop])
         made.pages[index][:, 0] += at - start
@@ -298,18 +297,18 @@ def _lay_out(made: NewRowGroup, data: bytes, filters: Mapping[int, FilterPlan]) 
 
 def statistics_of(
     footer: Footer, key: ChunkKey, truth: ChunkStatistics, bounds: tuple[bytes, bytes] | None
-) -> Statistics | None:
+) -> StatisticsChanges:
     """The statistics of a chunk that was written again, in the fields that the old chunk has. bounds: PLAIN bytes."""
-    stated, leaf = footer.meta(*key).statistics, footer.leaves[key[1]]
-    if stated is None:
-        return None
-    new = Statistics()
-    if stated.null_count is not None:
-        new.null_count = truth.nulls
-    if stated.nan_count is not None and leaf.float_bits:
-        new.nan_count = truth.nans
-    if bounds is not None and (stated.min_value is not None or stated.max_value is not None):
-        new.min_value, new.max_value = bounds
-    if bounds is not None and (stated.min is not None or stated.max is not None) and is_signed_number(leaf):
-        new.min, new.max = bounds
-    return new
+    stated = footer.meta(*key).statistics or Statistics()
+    low, high = bounds or (None, None)
+    ordered = stated.min_value is not None or stated.max_value is not None
+    signed = (stated.min is not None or stated.max is not None) and is_signed_number(footer.leaves[key[1]])
+    fields = {
+        StatisticsId.null_count: None if stated.null_count is None else truth.nulls,
+        StatisticsId.nan_count: None if stated.nan_count is None else truth.nans,
+        StatisticsId.min_value: low if ordered else None,
+        StatisticsId.max_value: high if ordered else None,
+        StatisticsId.min: low if signed else None,
+        StatisticsId.max: high if signed else None,
+    }
+    return {number: value for number, value in fields.items() if value is not None}

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.finish import (
     check_filters,
@@ -38,7 +37,14 @@ from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.filters.wrong_statistics import groups_without_bounds
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact_tree import StatisticsId
-from parquet_bloom.format.edits import FooterEdit, edit_footer, index_changes, move_offset_index
+from parquet_bloom.format.edits import (
+    FooterEdit,
+    Moves,
+    StatisticsChanges,
+    edit_footer,
+    index_changes,
+    move_offset_index,
+)
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind, chunk_extent, decode_footer
 from parquet_bloom.format.forms import USELESS_FPP, Filter, Format, Sizing, form_of_filter
 from parquet_bloom.format.page_indexes import encode_offset_index
@@ -173,19 +179,24 @@ class _Rewrite:
         self.body = write_body(self._events(), self.footer.start, self.source.read, self._new_group, sink)
         new.at = sink.at
         for group, one in self.made.items():
-            base = self.body.filter_ranges[group, 0][0]
-            for column, (at, length) in one.starts.items():
-                self.ranges[group, column] = base + at, length
             for column, built in one.filters.items():
+                key = group, column
                 if built.data is None and one.truths[column].values:
                     name = self.footer.leaves[column].name
                     self.notes.append(f"the filter of row group {group}, column {name} is gone: {built.reason}")
-                elif built.data and column not in one.starts:
-                    self.ranges[group, column] = new.at, len(built.data)
+                elif column in one.starts:
+                    self.ranges[key] = self._moves(group)(one.starts[column]), len(built.data or b"")
+                elif built.data:
+                    self.ranges[key] = new.at, len(built.data)
                     new.append(built.data)
-        self._write_indexes(new)
+        for kind in (IndexKind.COLUMN, IndexKind.OFFSET):
+            self._write_indexes(new, kind)
         write_footer(new, self._new_footer(new.at))
         return self
+
+    def _moves(self, group: int) -> Moves:
+        """From the offsets of a row group that was written again, see NewRowGroup, to those of the new file."""
+        return Moves([(0, self.body.filter_ranges[group, 0][0] - len(MAGIC))])
 
     def _events(self) -> list[Event]:
         events, at = [], len(MAGIC)
@@ -209,61 +220,48 @@ class _Rewrite:
         one.sum = checksum(data)
         return data
 
-    def _write_indexes(self, new: NewVersion) -> None:
-        """All column indexes, then all offset indexes; those of row groups that stay have moved offsets."""
-        had = {kind: self.footer.index_ranges(kind) for kind in IndexKind}
-        data: dict[IndexKind, dict[ChunkKey, bytes]] = {kind: {} for kind in IndexKind}
-        bare: set[int] = set()
-        for key in had[IndexKind.COLUMN]:
-            if key[0] in self.made:
-                leaf, truth = self.footer.leaves[key[1]], self.made[key[0]].truths[key[1]]
-                index = column_index_of(leaf, truth, is_named=True)
-                if index is None:
-                    bare.add(key[1])
-                else:
-                    data[IndexKind.COLUMN][key] = index
-        for kind, ranges in had.items():
-            stay = [key for key in ranges if key[0] not in self.kept]
-            self.source.prefetch(ranges[key] for key in stay)
-            for key in stay:
-                old = self.source.read(*ranges[key])
-                data[kind][key] = old if kind == IndexKind.COLUMN else self._moved(old, key)
-        for key in had[IndexKind.OFFSET]:
-            if key[0] in self.made:
-                pages = self.made[key[0]].pages[key[1]]
-                pages[:, 0] += self.body.filter_ranges[key[0], 0][0]
-                data[IndexKind.OFFSET][key] = encode_offset_index(pages)
+    def _write_indexes(self, new: NewVersion, kind: IndexKind) -> None:
+        """All page indexes of a kind, side by side: those that there were, but of row groups that go."""
+        had, places = self.footer.index_ranges(kind), self.places[kind]
+        self.source.prefetch(place for key, place in had.items() if key[0] not in self.kept)
+        data = {key: self._index(kind, key, place) for key, place in sorted(had.items()) if key[0] in self.numbers}
+        bare = {key[1] for key, one in data.items() if one is None}
         for column in sorted(bare):
             name = self.footer.leaves[column].name
             self.notes.append(f"column {name} has no column index more, as a new row group can have none")
-        for kind in (IndexKind.COLUMN, IndexKind.OFFSET):
-            places = self.places[kind] = dict.fromkeys(key for key in had[kind] if key[0] not in self.kept)
-            for key, one in sorted(data[kind].items()):
-                if kind == IndexKind.OFFSET or key[1] not in bare:
-                    places[key] = new.at, len(one)
-                    new.append(one)
+        for key, one in data.items():
+            places[key] = None if one is None or key[1] in bare else (new.at, len(one))
+            new.append(one if one is not None and places[key] else b"")
 
-    def _moved(self, index: bytes, key: ChunkKey) -> bytes:
+    def _index(self, kind: IndexKind, key: ChunkKey, place: tuple[int, int]) -> bytes | None:
+        """A page index as it goes into the new file; None of a new column index that cannot be."""
+        leaf, one = self.footer.leaves[key[1]], self.made.get(key[0])
+        if kind == IndexKind.COLUMN:
+            old = self.source.read(*place) if one is None else None
+            return old if one is None else column_index_of(leaf, one.truths[leaf.index], is_named=True)
+        if one is not None:
+            pages = one.pages[leaf.index].copy()
+            pages[:, 0] += self._moves(key[0]).total
+            return encode_offset_index(pages)
         try:
-            return move_offset_index(index, self.body.moves)
+            return move_offset_index(self.source.read(*place), self.body.moves)
         except FooterError as error:
-            where = f"row group {key[0]}, column {self.footer.leaves[key[1]].name}"
+            where = f"row group {key[0]}, column {leaf.name}"
             raise LayoutError(self.source.path, f"the offset index of {where} cannot be moved: {error}") from error
 
     # --- the footer -------------------------------------------------------------------------------
 
     def _new_footer(self, at: int) -> bytes:
-        statistics = self._state_bounds()
-        stay = {
-            kind: {k: p for k, p in places.items() if k[0] not in self.kept} for kind, places in self.places.items()
-        }
+        forms = {(group, column): plan.form for group, plans in self.plans.items() for column, plan in plans.items()}
+        ranges = {key: (at, n if forms[key].writes_length else None) for key, (at, n) in self.ranges.items()}
         edit = FooterEdit(
             moves=self.body.moves,
-            filter_ranges=dict.fromkeys(self.lost),
-            indexes=index_changes(stay),
-            statistics=statistics,
+            filter_ranges={**dict.fromkeys(self.lost), **ranges},
+            texts=self._texts,
+            indexes=index_changes(self.places),
+            statistics=self._statistics(),
             num_rows=sum(self._rows(group) for group in self.numbers),
-            row_groups={group: self._struct(group) for group in self.kept},
+            row_groups={**dict.fromkeys(self.kept), **{group: self._struct(group) for group in self.made}},
         )
         try:
             fresh = decode_footer(edit_footer(self.footer.data, edit), at)
@@ -273,51 +271,36 @@ class _Rewrite:
         check_footer_size(self.source, data)
         return data
 
+    def _struct(self, group: int) -> tuple[bytes, Moves]:
+        return compact.encode(self.made[group].struct), self._moves(group)
+
+    @property
+    def _texts(self) -> dict[ChunkKey, tuple[tuple[str, str], ...]]:
+        """Filters that lie in the footer, by the old number of their row group."""
+        built = ((group, *item) for group, one in self.made.items() for item in one.filters.items())
+        return {(group, column): one.texts for group, column, one in built if one.texts}
+
     def _rows(self, group: int) -> int:
         return int(self.kept[group].sum()) if group in self.kept else self.footer.rows[group]
 
-    def _struct(self, group: int) -> bytes | None:
-        """A new row group's entry; None of one that lost all of its rows."""
-        if group not in self.made:
-            return None
-        base, one = self.body.filter_ranges[group, 0][0], self.made[group]
-        if one.struct.file_offset is not None:
-            one.struct.file_offset += base
-        for column, chunk in enumerate(one.struct.columns):
-            meta: ColumnMetaData = chunk.meta_data
-            meta.data_page_offset += base
-            if meta.dictionary_page_offset is not None:
-                meta.dictionary_page_offset += base
-            if (group, column) in self.ranges:
-                meta.bloom_filter_offset, length = self.ranges[group, column]
-                meta.bloom_filter_length = length if self.plans[group][column].form.writes_length else None
-            for kind, places in self.places.items():
-                if (place := places.get((group, column))) is not None:
-                    setattr(chunk, f"{kind}_offset", place[0])
-                    setattr(chunk, f"{kind}_length", place[1])
-        return compact.encode(one.struct)
-
-    def _state_bounds(self) -> dict[ChunkKey, dict[int, None]]:
-        """Give the new row groups their statistics; return what the others lose of theirs."""
-        lost: dict[ChunkKey, dict[int, None]] = {}
+    def _statistics(self) -> dict[ChunkKey, StatisticsChanges]:
+        """The statistics of new row groups; and no bounds of a column any more where a new one can have none."""
+        changes: dict[ChunkKey, StatisticsChanges] = {}
         for leaf in self.footer.leaves if self.made else ():
             column, had = leaf.index, self.footer.bounds_stated(leaf.index)
-            truths = {group: one.truths[column] for group, one in self.made.items()}
-            bounds = {group: true_bounds(self.footer, (group, column), one) for group, one in truths.items()}
-            missing = any(truth.values and bounds[group] is None for group, truth in truths.items())
-            alike = not groups_without_bounds(self.footer, leaf) and any(both == 3 for both in had)
-            for group, truth in truths.items():
-                stated = None if missing or not alike else bounds[group]
-                meta = self.made[group].struct.columns[column].meta_data
-                meta.statistics = statistics_of(self.footer, (group, column), truth, stated)
+            truths = {(group, column): one.truths[column] for group, one in self.made.items()}
+            bounds = {key: true_bounds(self.footer, key, truth) for key, truth in truths.items()}
+            missing = any(truth.values and bounds[key] is None for key, truth in truths.items())
+            alike = 3 in had and not groups_without_bounds(self.footer, leaf)
+            for key, truth in truths.items():
+                changes[key] = statistics_of(self.footer, key, truth, bounds[key] if alike and not missing else None)
             if missing and alike:
-                groups = [group for group in self.numbers if group not in self.made and had[group]]
-                lost |= {(group, column): dict(_NO_BOUNDS) for group in groups}
-                reason = (
-                    "a new row group has a NaN" if any(t.nans for t in truths.values()) else "a new one can have none"
-                )
+                stay = [group for group in self.numbers if group not in self.made and had[group]]
+                changes |= {(group, column): dict(_NO_BOUNDS) for group in stay}
+                nan = any(truth.nans for truth in truths.values())
+                reason = "a new row group has a NaN" if nan else "a new one can have none"
                 self.notes.append(f"column {leaf.name} has no min and max more: {reason}")
-        return lost
+        return {key: change for key, change in changes.items() if change}
 
     def _key_values(self, fresh: Footer) -> FooterEdit:
         """The edit that makes provenance speak of the new file, with what takes the place of ours in new row groups."""
@@ -355,20 +338,17 @@ class _Rewrite:
             raise wrong(source, "what was copied is not where it should be")
         for group, number in self.numbers.items():
             one = self.made.get(group)
-            old = [self.footer.meta(group, j) if one is None else one.struct.columns[j].meta_data for j in columns]
-            starts = [chunk_extent(meta)[0] for meta in old]
-            wanted = starts if one is not None else [moves(start) for start in starts]
+            metas = [self.footer.meta(group, j) if one is None else one.struct.columns[j].meta_data for j in columns]
+            moved = moves if one is None else self._moves(group)
+            wanted = [moved(chunk_extent(meta)[0]) for meta in metas]
             if [chunk_extent(footer.meta(number, j))[0] for j in columns] != wanted:
                 raise wrong(source, f"the pages of row group {group} are not where they should be")
             if one is not None and checksum(again.read(*self.body.filter_ranges[group, 0])) != one.sum:
                 raise wrong(source, f"row group {group} is not as it was written")
-        built = {(self.numbers[g], c): (self.made[g].filters[c], place) for (g, c), place in self.ranges.items()}
-        sums = {key: checksum(one.data or b"") for key, (one, _) in built.items()}
-        check_filters(source, again, sums, {key: place for key, (_, place) in built.items()}, workers)
-        pairs = {
-            (self.numbers[g], c): b.texts for g, one in self.made.items() for c, b in one.filters.items() if b.texts
-        }
-        check_texts(source, again, pairs)
+        ranges = {(self.numbers[group], column): place for (group, column), place in self.ranges.items()}
+        built = [self.made[group].filters[column].data or b"" for group, column in self.ranges]
+        check_filters(source, again, dict(zip(ranges, map(checksum, built), strict=True)), ranges, workers)
+        check_texts(source, again, {(self.numbers[group], column): one for (group, column), one in self._texts.items()})
         check_opens(source, again)
 
 

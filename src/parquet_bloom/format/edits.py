@@ -124,7 +124,7 @@ class FooterEdit:
     indexes        (row group, column) -> fields of its ColumnChunk and their values: places of page indexes, as
                    index_changes gives them
     num_rows       of the file
-    row_groups     row group -> the RowGroup that takes its place, encoded, with offsets of the new file; None: it goes
+    row_groups     row group -> the RowGroup that takes its place, encoded, and its own moves; None: it goes
     bare           nothing of what a repair may change stays: no Statistics, page index or number of rows. For
                    comparing footers, not for writing them
     """
@@ -139,13 +139,13 @@ class FooterEdit:
     statistics: Mapping[tuple[int, int], StatisticsChanges] = field(default_factory=dict)
     indexes: Mapping[tuple[int, int], Mapping[int, int | None]] = field(default_factory=dict)
     num_rows: int | None = None
-    row_groups: Mapping[int, bytes | None] = field(default_factory=dict)
+    row_groups: Mapping[int, tuple[bytes, Moves] | None] = field(default_factory=dict)
     bare: bool = False
 
     @property
     def is_of_filters(self) -> bool:
         """Whether nothing changes below a chunk's metadata."""
-        return not (self.texts or self.statistics or self.num_rows is not None or self.bare)
+        return not (self.texts or self.statistics or self.row_groups or self.num_rows is not None or self.bare)
 
 
 # --- one way to reach a field of a tree, or of a binding, which page indexes come as ---------------
@@ -327,9 +327,8 @@ def _bare(root: Node) -> None:
                 _put(meta, ColumnMetaDataId.statistics, None)
 
 
-def _replace_row_groups(groups: list[Any], replaced: Mapping[int, bytes | None]) -> None:
-    for at, data in sorted(replaced.items(), reverse=True):
-        groups[at : at + 1] = [] if data is None else [parse(data, {})[0]]
+def _drop_row_groups(groups: list[Any], replaced: Mapping[int, object]) -> None:
+    groups[:] = [group for at, group in enumerate(groups) if replaced.get(at, group) is not None]
     for ordinal, group in enumerate(groups):
         if isinstance(_get(group, RowGroupId.ordinal), int):
             _put(group, RowGroupId.ordinal, ordinal, I16)
@@ -338,13 +337,18 @@ def _replace_row_groups(groups: list[Any], replaced: Mapping[int, bytes | None])
 def _apply(root: Node, edit: FooterEdit) -> None:
     # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
     # that, because they are in the new file's offsets already and must not move again.
-    moving = bool(edit.moves)
-    for i, group in enumerate(_structs(root, FileMetaDataId.row_groups)):
+    groups = _structs(root, FileMetaDataId.row_groups)
+    moves_of = dict.fromkeys(range(len(groups)), edit.moves)
+    for i, new in edit.row_groups.items():
+        if new is not None:
+            groups[i], moves_of[i] = parse(new[0], _WITH_TEXTS[FileMetaDataId.row_groups])[0], new[1]
+    moving = bool(edit.moves or edit.row_groups)
+    for i, group in enumerate(groups):
         if moving:
-            _move(group, RowGroupId.file_offset, edit.moves)
+            _move(group, RowGroupId.file_offset, moves_of[i])
         for j, chunk in enumerate(_structs(group, RowGroupId.columns)):
             if moving:
-                _move_chunk(chunk, edit.moves)
+                _move_chunk(chunk, moves_of[i])
             if (i, j) in edit.index_lengths:
                 _put(chunk, ColumnChunkId.offset_index_length, edit.index_lengths[i, j], I32)
             if (i, j) in edit.filter_ranges:
@@ -359,7 +363,7 @@ def _apply(root: Node, edit: FooterEdit) -> None:
             for number, value in edit.indexes.get((i, j), {}).items():
                 _put(chunk, number, value, _INDEX_WIRES[number])
     if edit.row_groups:  # last, as all else names row groups by their old numbers
-        _replace_row_groups(_structs(root, FileMetaDataId.row_groups), edit.row_groups)
+        _drop_row_groups(groups, edit.row_groups)
     if edit.num_rows is not None:
         _put(root, FileMetaDataId.num_rows, edit.num_rows)
     if edit.bare:
