@@ -41,6 +41,8 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.format import compact
 
+UPDATE = "until update_index or rebuild_index"
+
 
 def flat(path: Path, **options: Any) -> Path:
     path.parent.mkdir(exist_ok=True)
@@ -159,6 +161,9 @@ def test_files_that_the_index_does_not_know_are_searched(tmp_path: Path) -> None
     pq.write_table(flat_table().take(pa.array(range(1199, -1, -1))), data / "1.parquet", row_group_size=300)
     report = delete_from_files(data, "id", some(5, 900), in_place=True, index=index)
     assert deleted(report) == [2, 2, 2]
+    assert report.notes == [f"{index} does not know the new files, and has hashes of the deleted keys, {UPDATE}"]
+    parquet_bloom.rebuild_index(index, data)
+    assert delete_from_files(data, "id", some(5, 900), in_place=True, index=index).notes == []
     rest = [row for n, row in enumerate(rows_of(flat_table())) if n not in (5, 900)]
     assert [rows_of(read(data / f"{n}.parquet")) for n in range(3)] == [rest, rest[::-1], rest]
 

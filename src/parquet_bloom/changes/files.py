@@ -30,6 +30,7 @@ from parquet_bloom.options import FilesystemOption, PathLike, WriteOptions, colu
 from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target, Writing
 from parquet_bloom.source.source import CallSource
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -139,8 +140,8 @@ def delete_from_files(
     keys      of one column an array or a list; of several a table or a mapping with these columns; no NULL, no float,
               none twice. NULL in a file equals no key
     output    a new file, or a folder for several; or else in_place=True
-    index     folder of a key index; files that it does not know are searched as without it
-    threads   that build filters
+    index     folder of a key index; files that it does not know are searched as without it. It is not updated
+    threads   that read new filters back
     progress  is called with a Progress for every file
     options   in_place, overwrite, force, sync, read_back, dry_run; filesystem, raw_files
 
@@ -179,6 +180,9 @@ def delete_from_files(
     report.deleted = sum(one.deleted for one in report.rewritten)
     report.bytes_written = sum(one.bytes_after for one in report.rewritten)
     report.notes = [*to.notes, *changed.notes, *(note for one in changed.files for note in one.notes)]
+    if index is not None and how.in_place and report.bytes_written:
+        reason = "does not know the new files, and has hashes of the deleted keys, until update_index or rebuild_index"
+        report.notes.append(f"{without_secret(str(index))} {reason}")
     report.failed = changed.failed
     return report
 
