@@ -13,7 +13,7 @@ today otherwise under an old name, but for pages of version 2 that are not compr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -155,9 +155,12 @@ def _encoded(table: pa.Table, settings: list[ChunkSettings]) -> bytes:
 # --- one row group --------------------------------------------------------------------------------
 
 
-def write_row_group(source: OpenFile, group: int, kept: Kept, filters: Mapping[int, FilterPlan]) -> NewRowGroup:
+def write_row_group(
+    source: OpenFile, readers: Sequence[ColumnReader], group: int, kept: Kept, filters: Mapping[int, FilterPlan]
+) -> NewRowGroup:
     """Write a row group again with the rows that stay, one at least.
 
+    readers  of all columns; one takes as long to make as the file has row groups
     filters  column -> the filter that it gets
     Raises DamagedFileError, LimitError; LayoutError where the new pages do not decode to the same values.
     """
@@ -169,7 +172,7 @@ def write_row_group(source: OpenFile, group: int, kept: Kept, filters: Mapping[i
             raise DamagedFileError(source.path, f"row group {group}, column {leaf.name}: {problem}")
         settings.append(settings_of(source, group, leaf))
         at, parts = 0, []
-        for batch in ColumnReader(source, leaf).batches(group):
+        for batch in readers[leaf.index].batches(group):
             part = batch.filter(mask.slice(at, len(batch)))
             at, size = at + len(batch), size + part.nbytes
             parts.append(part)

@@ -32,6 +32,7 @@ from parquet_bloom.edit.repair import true_bounds
 from parquet_bloom.edit.rewrite import Body, Event, check_movable, write_body
 from parquet_bloom.edit.row_groups import FilterPlan, Kept, NewRowGroup, statistics_of, write_row_group
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, FooterError, LayoutError, UnknownFilterError
+from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.page_places import page_headers
 from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.filters.wrong_statistics import groups_without_bounds
@@ -124,6 +125,8 @@ class _Rewrite:
         spans = spans_of(source, self.footer, in_body)
         self.lost = [key for key in in_body if spans.get(key) is None]
         self.spans = self._copied({span for span in spans.values() if span is not None})
+        self.stored = StoredFilters(source)
+        self.readers = [ColumnReader(source, leaf) for leaf in self.footer.leaves]
         self.plans = {group: self._filter_plans(group) for group in kept if kept[group].any()}
 
     def _copied(self, filters: set[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -149,9 +152,9 @@ class _Rewrite:
     # --- filters ----------------------------------------------------------------------------------
 
     def _filter_plans(self, group: int) -> dict[int, FilterPlan]:
-        stored, plans = StoredFilters(self.source), {}
+        plans = {}
         for leaf in self.footer.leaves:
-            found = stored.of(group, leaf)
+            found = self.stored.of(group, leaf)
             if not found:
                 continue
             where = f"the filter of row group {group}, column {leaf.name}"
@@ -191,7 +194,8 @@ class _Rewrite:
                     new.append(built.data)
         for kind in (IndexKind.COLUMN, IndexKind.OFFSET):
             self._write_indexes(new, kind)
-        write_footer(new, self._new_footer(new.at))
+        with compact.uncollected():
+            write_footer(new, self._new_footer(new.at))
         return self
 
     def _moves(self, group: int) -> Moves:
@@ -214,7 +218,7 @@ class _Rewrite:
 
     def _new_group(self, key: ChunkKey) -> bytes:
         group = key[0]
-        one = self.made[group] = write_row_group(self.source, group, self.kept[group], self.plans[group])
+        one = self.made[group] = write_row_group(self.source, self.readers, group, self.kept[group], self.plans[group])
         self.notes += [f"row group {group}, {note}" for note in one.notes]
         data, one.data = one.data, b""
         one.sum = checksum(data)
