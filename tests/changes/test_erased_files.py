@@ -268,6 +268,22 @@ def test_a_column_has_bounds_in_all_row_groups_or_in_none(tmp_path: Path) -> Non
     assert context.sql("SELECT * FROM t WHERE f > 4.5").count() == 2, "NaN is the greatest there"
 
 
+def test_remove_takes_page_indexes_of_new_row_groups_too(tmp_path: Path) -> None:
+    """Some of them alone would end DataFusion before 51."""
+    path = flat(tmp_path / "a" / "a.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], page_index=True, page_bounds=["name"])
+    erase(path, "id", some(5))
+    indexes = [
+        [(chunk.offset_index_offset, chunk.column_index_offset) for chunk in group.columns]
+        for group in footer_of(path.read_bytes()).row_groups
+    ]
+    assert all(offset for group in indexes for offset, _ in group)
+    assert [bounds is not None for _, bounds in indexes[0]] == [False, True, False, False, False]
+    parquet_bloom.remove_filters(path, in_place=True)
+    groups = footer_of(path.read_bytes()).row_groups
+    assert not any(chunk.offset_index_offset or chunk.column_index_offset for one in groups for chunk in one.columns)
+
+
 def test_row_groups_are_numbered_anew(tmp_path: Path) -> None:
     path = flat(tmp_path / "a" / "a.parquet")
     with edited_footer(path) as footer:

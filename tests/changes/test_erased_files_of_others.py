@@ -13,6 +13,7 @@ import pytest
 from changes.erased import erase, read, rows_of, without
 from changes.test_erased_files_property import add_some_filters, write
 from support.corpus import FIXTURES, others, others_files
+from support.repeats import some_then_more
 
 from parquet_bloom.changes.files import delete_from_files
 from parquet_bloom.errors import ParquetBloomError, RequestError
@@ -49,7 +50,7 @@ def keys_in(path: Path) -> Iterator[tuple[str, pa.Array]]:
                 yield name, stored.take(pa.array(rng.sample(range(len(stored)), min(2, len(stored))), pa.int64()))
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", some_then_more(files()), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_files_of_released_programs(path: Path, tmp_path: Path) -> None:
     try:
         columns = list(keys_in(path))[:2]
@@ -68,7 +69,7 @@ def test_files_of_released_programs(path: Path, tmp_path: Path) -> None:
             assert copy.read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", some_then_more(range(SEEDS)))
 def test_damaged_files(seed: int, tmp_path: Path) -> None:
     """A file whose rows pyarrow reads has the right rows afterwards, or stays as it is, with an error of ours."""
     rng = random.Random(seed)

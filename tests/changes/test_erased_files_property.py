@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from changes.erased import erase, rows_of
+from support.repeats import some_then_more
 
 import parquet_bloom
 
@@ -112,7 +114,7 @@ def add_some_filters(rng: Rng, path: Path, key: str) -> None:
         parquet_bloom.add_filters(path, in_place=True, columns=columns, sync=False, **options, **with_index)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", some_then_more(range(SEEDS)))
 def test_random_files(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "a.parquet"
@@ -136,6 +138,4 @@ def test_random_files(tmp_path: Path, seed: int) -> None:
 
 
 def _equals(name: str, value: Any) -> Any:
-    import pyarrow.compute as pc
-
     return pc.field(name) == pa.scalar(value, KINDS[name][0])
