@@ -6,8 +6,10 @@ import datetime
 import os
 import shutil
 from contextlib import nullcontext
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import numpy as np
@@ -282,6 +284,35 @@ def test_remove_takes_page_indexes_of_new_row_groups_too(tmp_path: Path) -> None
     parquet_bloom.remove_filters(path, in_place=True)
     groups = footer_of(path.read_bytes()).row_groups
     assert not any(chunk.offset_index_offset or chunk.column_index_offset for one in groups for chunk in one.columns)
+
+
+@pytest.mark.parametrize("options", [{}, {"use_deprecated_int96_timestamps": True}, {"store_decimal_as_integer": True}])
+def test_types_that_arrow_knows_alone_stay(tmp_path: Path, options: dict[str, Any]) -> None:
+    """They are in the schema of Arrow that the file carries; and INT96, which pyarrow writes of no other type."""
+    n = 50
+    uuids = pa.array([bytes([i] * 16) for i in range(n)], pa.binary(16))
+    table = pa.table(
+        {
+            "id": range(n),
+            "categories": pa.array([["a", "b", None][i % 3] for i in range(n)]).dictionary_encode(),
+            "duration": pa.array(range(n), pa.duration("ms")),
+            "decimal": pa.array([Decimal(i) for i in range(n)], pa.decimal256(60, 2)),
+            "small": pa.array([Decimal(i) for i in range(n)], pa.decimal128(5, 2)),
+            "time": pa.array(range(n), pa.time32("ms")),
+            "seconds": pa.array(range(n), pa.timestamp("s")),
+            "nanoseconds": pa.array(range(n), pa.timestamp("ns", "Europe/Berlin")),
+            "large": pa.array([str(i) for i in range(n)], pa.large_string()),
+            "uuid": pa.ExtensionArray.from_storage(pa.uuid(), uuids),
+            "bytes": pa.array(range(n), pa.uint8()),
+        }
+    )
+    path = tmp_path / "a" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, row_group_size=20, **options)
+    assert erase(path, "id", pa.array([3, 4]), read_back=True).notes == []
+    keys = [UUID(bytes=bytes([i] * 16)) for i in (5, 49)]
+    assert delete_from_files(path, "uuid", keys, in_place=True).deleted == 2
+    assert pq.read_table(path)["id"].to_pylist() == [i for i in range(n) if i not in (3, 4, 5, 49)]
 
 
 def test_row_groups_are_numbered_anew(tmp_path: Path) -> None:
