@@ -14,7 +14,7 @@
     count, prune     how many rows, which row groups      write_report     one HTML page about files
     build_index      a key index beside the data          locate           the row groups of many keys
     update_index     bring it up to date                  rebuild_index    build it again
-    delete_keys      rows of a table deleted by key       upsert           rows put in the place of others
+    delete_keys      rows deleted by their keys           upsert           rows put in the place of others
     repair           write wrong statistics right         set_limits       of memory and footers
 
 Source(paths) is files or a table as a value: one listing, or one version, for several questions; the functions are
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from parquet_bloom.advice.survey import Gain
     from parquet_bloom.api import Source
     from parquet_bloom.change import add_filters, remove_filters, repair
-    from parquet_bloom.changes.rows import RowOptions, delete_keys, upsert
+    from parquet_bloom.changes.rows import DeleteOptions, RowOptions, delete_keys, upsert
     from parquet_bloom.changes.values import KeyChanges, RewrittenFile
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.repair import RepairedFile, RepairReport
@@ -138,6 +138,7 @@ _HOMES = {
     "ReportPage": "report.page.page",
     "RewrittenFile": "changes.values",
     "RowGroupVerdict": "search.check",
+    "DeleteOptions": "changes.rows",
     "RowOptions": "changes.rows",
     "Scan": "rows.scan",
     "SearchOptions": "search.options",
@@ -212,6 +213,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "ColumnFilters",
     "ColumnStatus",
     "CommitOptions",
+    "DeleteOptions",
     "Draft2015",
     "EngineAnswer",
     "EngineHazard",

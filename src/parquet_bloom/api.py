@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from parquet_bloom.advice.advise import Advice
     from parquet_bloom.advice.status import StatusReport
+    from parquet_bloom.changes.rows import DeleteOptions
     from parquet_bloom.changes.values import KeyChanges
     from parquet_bloom.edit.repair import RepairReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
@@ -355,18 +356,20 @@ class Source(Pinned):
         self,
         column: str | Sequence[str],
         keys: Any,
+        output: PathLike | None = None,
         *,
-        dry_run: bool = False,
         threads: int | None = None,
         progress: ProgressCallback | None = None,
+        **options: Unpack[DeleteOptions],
     ) -> KeyChanges:
         """Delete rows by their keys: parquet_bloom.delete_keys. Then `refresh`."""
         from parquet_bloom.changes.rows import delete_keys
         from parquet_bloom.search.index import key_index_of
 
-        how: Any = {"dry_run": dry_run, "threads": threads, "progress": progress, **self._source_options()}
+        self._refuse_source_options(options)
+        how: Any = {"threads": threads, "progress": progress, **options, **self._source_options()}
         try:
-            return delete_keys(self.paths, column, keys, index=key_index_of(self.index), **how)
+            return delete_keys(self.paths, column, keys, output, index=key_index_of(self.index), **how)
         finally:
             self.refresh()
 

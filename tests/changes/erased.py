@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import parquet_bloom
+from parquet_bloom import delete_keys
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
-from parquet_bloom.changes.files import delete_from_files
 from parquet_bloom.changes.values import KeyChanges
 from parquet_bloom.format import compact
 from parquet_bloom.format.footer import IndexKind, chunk_extent
@@ -153,7 +153,7 @@ def erase(path: Path, column: str, keys: pa.Array, **options: Any) -> KeyChanges
         if gone := one.num_rows - without(one, column, keys).num_rows:
             lost[group] = gone
     stat = path.stat()
-    report = delete_from_files(path, column, keys, in_place=True, sync=False, **options)
+    report = delete_keys(path, column, keys, in_place=True, sync=False, **options)
     after = read(path)
     assert after.schema.equals(table.schema, check_metadata=False)
     assert rows_of(after) == rows_of(without(table, column, keys))

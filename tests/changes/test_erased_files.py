@@ -25,9 +25,9 @@ from support.footers import edited_footer
 from support.samples import flat_table, keys_table
 
 import parquet_bloom
+from parquet_bloom import delete_keys
 from parquet_bloom._thrift.parquet.ttypes import PageHeader
 from parquet_bloom.changes import files
-from parquet_bloom.changes.files import delete_from_files
 from parquet_bloom.changes.keys import Located
 from parquet_bloom.changes.values import KeyChanges
 from parquet_bloom.errors import (
@@ -119,7 +119,7 @@ def test_a_row_group_that_is_decoded_in_several_batches(tmp_path: Path, rows: in
 def test_null_in_a_file_equals_no_key(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": pa.array([1, None, 3, None])}), path)
-    assert delete_from_files(path, "id", [1], in_place=True).deleted == 1
+    assert delete_keys(path, "id", [1], in_place=True).deleted == 1
     assert pq.read_table(path)["id"].to_pylist() == [None, 3, None]
 
 
@@ -142,7 +142,7 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     keys = pa.concat_tables([keys, before[tmp_path / "0.parquet"].slice(11, 40).select(keys.column_names).drop_null()])
     keys = keys.group_by(keys.column_names).aggregate([])
     wanted = {tuple(row.values()) for row in keys.to_pylist()}
-    report = delete_from_files(tmp_path, keys.column_names, keys, in_place=True)
+    report = delete_keys(tmp_path, keys.column_names, keys, in_place=True)
     assert report.columns == keys.column_names
     assert report.deleted == sum(deleted(report)) >= 30
     for path, table in before.items():
@@ -161,11 +161,11 @@ def test_files_that_the_index_does_not_know_are_searched(tmp_path: Path) -> None
     parquet_bloom.build_index(data, "id", index)
     flat(data / "2.parquet")
     pq.write_table(flat_table().take(pa.array(range(1199, -1, -1))), data / "1.parquet", row_group_size=300)
-    report = delete_from_files(data, "id", some(5, 900), in_place=True, index=index)
+    report = delete_keys(data, "id", some(5, 900), in_place=True, index=index)
     assert deleted(report) == [2, 2, 2]
     assert report.notes == [f"{index} does not know the new files, and has hashes of the deleted keys, {UPDATE}"]
     parquet_bloom.rebuild_index(index, data)
-    assert delete_from_files(data, "id", some(5, 900), in_place=True, index=index).notes == []
+    assert delete_keys(data, "id", some(5, 900), in_place=True, index=index).notes == []
     rest = [row for n, row in enumerate(rows_of(flat_table())) if n not in (5, 900)]
     assert [rows_of(read(data / f"{n}.parquet")) for n in range(3)] == [rest, rest[::-1], rest]
 
@@ -178,7 +178,7 @@ def test_a_file_without_such_rows_is_not_touched(tmp_path: Path) -> None:
     other = tmp_path / "1.parquet"
     pq.write_table(flat_table().slice(0, 0).append_column("more", pa.array([], pa.int8())), other)
     before = snapshot(tmp_path)
-    report = delete_from_files(tmp_path, "id", [1, 2, *some(3).to_pylist()], in_place=True)
+    report = delete_keys(tmp_path, "id", [1, 2, *some(3).to_pylist()], in_place=True)
     after = snapshot(tmp_path)
     assert after["1.parquet"] == before["1.parquet"]
     assert after["0.parquet"] != before["0.parquet"]
@@ -190,23 +190,23 @@ def test_output_gets_copies_of_files_without_such_rows(tmp_path: Path) -> None:
     flat(source / "0.parquet")
     pq.write_table(flat_table().slice(100, 50), source / "1.parquet")
     before = snapshot(source)
-    report = delete_from_files(source, "id", some(5), output=output)
+    report = delete_keys(source, "id", some(5), output=output)
     assert snapshot(source) == before
     assert (output / "1.parquet").read_bytes() == before["1.parquet"][0]
     assert (report.files, deleted(report)) == (2, [1])
     assert rows_of(read(output / "0.parquet")) == [row for n, row in enumerate(rows_of(flat_table())) if n != 5]
     with pytest.raises(StorageError, match=r"1\.parquet|0\.parquet"):
-        delete_from_files(source / "0.parquet", "id", some(5), output=output / "0.parquet")
-    delete_from_files(source / "0.parquet", "id", some(6), output=output / "0.parquet", overwrite=True)
+        delete_keys(source / "0.parquet", "id", some(5), output=output / "0.parquet")
+    delete_keys(source / "0.parquet", "id", some(6), output=output / "0.parquet", overwrite=True)
     assert read(output / "0.parquet").num_rows == 1199
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     flat(tmp_path / "0.parquet")
     before = snapshot(tmp_path)
-    dry = delete_from_files(tmp_path, "id", some(5, 900), in_place=True, dry_run=True)
+    dry = delete_keys(tmp_path, "id", some(5, 900), in_place=True, dry_run=True)
     assert snapshot(tmp_path) == before
-    done = delete_from_files(tmp_path, "id", some(5, 900), in_place=True)
+    done = delete_keys(tmp_path, "id", some(5, 900), in_place=True)
     assert "dry run" in repr(dry)
     (one,), (other,) = dry.rewritten, done.rewritten
     assert (one.path, one.rows, one.deleted, one.bytes_before) == (other.path, 1200, 2, other.bytes_before)
@@ -216,7 +216,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
 def test_permissions_stay(tmp_path: Path) -> None:
     path = flat(tmp_path / "a.parquet")
     path.chmod(0o640)
-    delete_from_files(path, "id", some(5), in_place=True)
+    delete_keys(path, "id", some(5), in_place=True)
     assert path.stat().st_mode & 0o777 == 0o640
 
 
@@ -311,7 +311,7 @@ def test_types_that_arrow_knows_alone_stay(tmp_path: Path, options: dict[str, An
     pq.write_table(table, path, row_group_size=20, **options)
     assert erase(path, "id", pa.array([3, 4]), read_back=True).notes == []
     keys = [UUID(bytes=bytes([i] * 16)) for i in (5, 49)]
-    assert delete_from_files(path, "uuid", keys, in_place=True).deleted == 2
+    assert delete_keys(path, "uuid", keys, in_place=True).deleted == 2
     assert pq.read_table(path)["id"].to_pylist() == [i for i in range(n) if i not in (3, 4, 5, 49)]
 
 
@@ -390,7 +390,7 @@ def test_keys_that_are_none(tmp_path: Path, keys: Any, words: str) -> None:
     flat(tmp_path / "a.parquet")
     before = snapshot(tmp_path)
     with pytest.raises(RequestError, match=words):
-        delete_from_files(tmp_path, "id", keys, in_place=True)
+        delete_keys(tmp_path, "id", keys, in_place=True)
     assert snapshot(tmp_path) == before
 
 
@@ -398,17 +398,17 @@ def test_requests_that_make_no_sense(tmp_path: Path) -> None:
     path = flat(tmp_path / "a.parquet")
     before = snapshot(tmp_path)
     with pytest.raises(UnknownColumnError, match="nobody"):
-        delete_from_files(path, "nobody", [1], in_place=True)
+        delete_keys(path, "nobody", [1], in_place=True)
     with pytest.raises(RequestError, match="output"):
-        delete_from_files(path, "id", [1])
+        delete_keys(path, "id", [1])
     with pytest.raises(RequestError, match="append"):
-        delete_from_files(path, "id", [1], in_place=True, append=True)
+        delete_keys(path, "id", [1], in_place=True, append=True)
     with pytest.raises(RequestError, match="is for files"):
-        delete_from_files(f"delta:{tmp_path}", "id", [1], in_place=True)
+        delete_keys(f"delta:{tmp_path}", "id", [1], in_place=True)
     with pytest.raises(RequestError, match="one length"):
-        delete_from_files(path, ["id", "name"], {"id": [1], "name": []}, in_place=True)
+        delete_keys(path, ["id", "name"], {"id": [1], "name": []}, in_place=True)
     with pytest.raises(TypeError, match="comit"):
-        delete_from_files(path, "id", [1], in_place=True, comit="x")  # type: ignore[call-arg]
+        delete_keys(path, "id", [1], in_place=True, comit="x")  # type: ignore[call-arg]
     assert snapshot(tmp_path) == before
 
 
@@ -417,14 +417,14 @@ def test_nested_files_are_refused_before_any_file_is_changed(tmp_path: Path) -> 
     pq.write_table(keys_table(), tmp_path / "1.parquet")
     before = snapshot(tmp_path)
     with pytest.raises(LayoutError, match=r"1\.parquet.*nested columns \(tags\.list\.element, user\.id"):
-        delete_from_files(tmp_path, "id", some(5), in_place=True)
+        delete_keys(tmp_path, "id", some(5), in_place=True)
     assert snapshot(tmp_path) == before
 
 
 def test_a_nested_file_without_such_rows_is_no_hindrance(tmp_path: Path) -> None:
     flat(tmp_path / "0.parquet")
     pq.write_table(keys_table().slice(600), tmp_path / "1.parquet")
-    assert deleted(delete_from_files(tmp_path, "id", some(5), in_place=True)) == [1]
+    assert deleted(delete_keys(tmp_path, "id", some(5), in_place=True)) == [1]
 
 
 def test_encrypted_files_are_refused_before_any_file_is_changed(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_encrypted_files_are_refused_before_any_file_is_changed(tmp_path: Path) 
     (tmp_path / "1.parquet").write_bytes((tmp_path / "0.parquet").read_bytes()[:-4] + b"PARE")
     before = snapshot(tmp_path)
     with pytest.raises(EncryptedFileError, match=r"1\.parquet"):
-        delete_from_files(tmp_path, "id", some(5), in_place=True)
+        delete_keys(tmp_path, "id", some(5), in_place=True)
     assert snapshot(tmp_path) == before
 
 
@@ -441,7 +441,7 @@ def test_files_of_a_table_are_refused(tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     for force in (False, True):
         with pytest.raises(TableFormatError, match="Delta"), nullcontext() if not force else pytest.warns(TableWarning):
-            delete_from_files(tmp_path, "id", some(5), in_place=True, force=force)
+            delete_keys(tmp_path, "id", some(5), in_place=True, force=force)
     assert snapshot(tmp_path) == before
 
 
@@ -456,7 +456,7 @@ def test_a_file_that_changes_meanwhile_is_an_error(tmp_path: Path) -> None:
             pq.write_table(pa.concat_tables([flat_table(), flat_table()]), other, row_group_size=400)
             os.replace(other, second)
 
-    report = delete_from_files(tmp_path, "id", some(5), in_place=True, progress=change)
+    report = delete_keys(tmp_path, "id", some(5), in_place=True, progress=change)
     assert deleted(report) == [1]
     (failed,) = report.failed
     assert isinstance(failed.error, FileChangedError)
@@ -478,7 +478,7 @@ def test_other_numbers_of_rows_than_were_located_are_an_error(
 
     monkeypatch.setattr(files, "located_rows", wrong)
     with pytest.raises(FileChangedError, match=f"has 2 rows with the keys, {2 + more} were located"):
-        delete_from_files(path, "id", some(5, 7), in_place=True)
+        delete_keys(path, "id", some(5, 7), in_place=True)
     assert snapshot(tmp_path) == before
 
 
@@ -494,7 +494,7 @@ def test_a_page_with_more_values_than_its_chunk_is_refused(tmp_path: Path) -> No
     path.write_bytes(data)
     before = snapshot(tmp_path)
     with pytest.raises(DamagedFileError, match=r"half_null: its pages have 401 values .* the footer says 400"):
-        delete_from_files(path, "id", some(5), in_place=True)
+        delete_keys(path, "id", some(5), in_place=True)
     assert snapshot(tmp_path) == before
 
 
@@ -505,8 +505,8 @@ def test_a_row_group_that_takes_too_much_memory_is_refused(tmp_path: Path) -> No
     old = parquet_bloom.set_limits(max_memory=400_000)
     try:
         with pytest.raises(parquet_bloom.LimitError, match="max_memory"):
-            delete_from_files(path, "id", [5], in_place=True)
+            delete_keys(path, "id", [5], in_place=True)
     finally:
         parquet_bloom.set_limits(max_memory=old.max_memory)
     assert snapshot(tmp_path) == before
-    assert deleted(delete_from_files(path, "id", [5], in_place=True)) == [1]
+    assert deleted(delete_keys(path, "id", [5], in_place=True)) == [1]

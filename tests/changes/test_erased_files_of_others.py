@@ -15,7 +15,7 @@ from changes.test_erased_files_property import add_some_filters, write
 from support.corpus import FIXTURES, others, others_files
 from support.repeats import some_then_more
 
-from parquet_bloom.changes.files import delete_from_files
+from parquet_bloom import delete_keys
 from parquet_bloom.errors import ParquetBloomError, RequestError
 
 MOST_BYTES, SEEDS, DAMAGES = 20_000_000, 12, 20
@@ -90,7 +90,7 @@ def test_damaged_files(seed: int, tmp_path: Path) -> None:
         except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError):
             rest = None
         try:
-            report = delete_from_files(path, key, keys, in_place=True, sync=False)
+            report = delete_keys(path, key, keys, in_place=True, sync=False)
         except ParquetBloomError:
             assert path.read_bytes() == data
         else:

@@ -13,7 +13,7 @@ from support.object_store import ObjectStore, Request
 from support.samples import random_bytes
 
 import parquet_bloom
-from parquet_bloom.changes.files import delete_from_files
+from parquet_bloom import delete_keys
 from parquet_bloom.errors import ConflictError, FileChangedError, StorageError
 
 N = 60_000
@@ -44,10 +44,10 @@ def test_row_groups_without_such_rows_are_copied_inside_the_store(store: ObjectS
     parquet_bloom.add_filters(store.uri(f"{bucket}/t"), in_place=True, columns=["id"])
     keys = [table["id"][5].as_py(), table["id"][7].as_py()]
     before = store.client.head_object(Bucket=bucket, Key="t/a.parquet")["ETag"]
-    dry = delete_from_files(store.uri(f"{bucket}/t"), "id", keys, in_place=True, dry_run=True)
+    dry = delete_keys(store.uri(f"{bucket}/t"), "id", keys, in_place=True, dry_run=True)
     assert store.client.head_object(Bucket=bucket, Key="t/a.parquet")["ETag"] == before
     store.wire.clear()
-    report = delete_from_files(store.uri(f"{bucket}/t"), "id", keys, in_place=True)
+    report = delete_keys(store.uri(f"{bucket}/t"), "id", keys, in_place=True)
     sent = sum(request.up for request in store.wire.requests)
     assert [one.deleted for one in report.rewritten] == [one.deleted for one in dry.rewritten] == [2, 2]
     wanted = [row for n, row in enumerate(rows_of(table)) if n not in (5, 7)]
@@ -57,14 +57,14 @@ def test_row_groups_without_such_rows_are_copied_inside_the_store(store: ObjectS
     found = parquet_bloom.verify(store.uri(f"{bucket}/t"), statistics=True)
     assert {filter_.status for file in found.files for filter_ in file.filters} == {"right"}
     assert all(not file.statistics.wrong for file in found.files if file.statistics)
-    again = delete_from_files(store.uri(f"{bucket}/t"), "id", keys, in_place=True)
+    again = delete_keys(store.uri(f"{bucket}/t"), "id", keys, in_place=True)
     assert (again.files, again.rewritten) == (2, [])
 
 
 def test_from_one_object_to_another(store: ObjectStore, bucket: str) -> None:
     table = made(store, f"{bucket}/a.parquet")
     key = table["id"][N - 1].as_py()
-    delete_from_files(store.uri(f"{bucket}/a.parquet"), "id", [key], output=store.uri(f"{bucket}/b.parquet"))
+    delete_keys(store.uri(f"{bucket}/a.parquet"), "id", [key], output=store.uri(f"{bucket}/b.parquet"))
     assert rows_of(read(store, f"{bucket}/b.parquet")) == rows_of(table)[:-1]
     assert read(store, f"{bucket}/a.parquet").num_rows == N
 
@@ -81,7 +81,7 @@ def test_an_object_that_changes_meanwhile_stays_as_it_is(store: ObjectStore, buc
 
     store.wire.before = other
     with pytest.raises((ConflictError, FileChangedError, StorageError)):
-        delete_from_files(store.uri(f"{bucket}/a.parquet"), "id", [table["id"][0].as_py()], in_place=True)
+        delete_keys(store.uri(f"{bucket}/a.parquet"), "id", [table["id"][0].as_py()], in_place=True)
     store.wire.before = None
     assert done
     assert read(store, f"{bucket}/a.parquet").num_rows == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,10 @@ def test_keys_of_two_columns_and_an_index(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("delete t -c code --keys keys.csv", "name delta:PATH or iceberg:CATALOG/namespace.table"),
+        ("delete t -c code --keys keys.csv", "t is a Delta table; name the table, delta:"),
+        ("upsert t -c code --rows keys.csv", "name delta:PATH or iceberg:CATALOG/namespace.table"),
+        ("delete delta:t -c code --keys keys.csv --in-place", "a table's change is its commit"),
+        ("delete plain.parquet -c code --keys keys.csv", "--output"),
         ("delete delta:t@0 -c code --keys keys.csv", "leave out @0; only the latest version can be changed"),
         (
             "delete delta:t -c n --keys keys.csv",
@@ -120,6 +124,7 @@ def test_what_is_refused(words: str, said: str, here: Path) -> None:
     (here / "null.csv").write_text('code,n\n,1\n"",1\n')
     (here / "keys.txt").write_text("007\n")
     (here / "text.parquet").write_text("no Parquet")
+    pq.write_table(pa.table(ROWS), "plain.parquet")
     assert said in refused(*words.split())
     assert DeltaTable("t").version() == 1
     assert codes() == ["", "007", "08", "7", "x"]
@@ -172,3 +177,49 @@ def test_a_source_does_it_too(here: Path) -> None:
         parquet_bloom.delete_keys(events, "code", ["x"])  # type: ignore[arg-type]
     html = events.delete_keys("code", ["nothing"])._repr_html_()
     assert "no row has a key" in html
+
+
+def test_rows_leave_files_without_a_log(here: Path) -> None:
+    """In place or into other files; keys are texts of the column's type, of one column or two."""
+    (here / "files").mkdir()
+    for number, rows in enumerate((pa.table(ROWS)[:3], pa.table(ROWS)[3:])):
+        pq.write_table(rows, f"files/{number}.parquet")
+    (here / "keys.txt").write_text("007\n999\n")
+    (here / "pairs.csv").write_text("n,code\n1,7\n2,7\n4,x\n")
+    before = {path: path.read_bytes() for path in sorted((here / "files").iterdir())}
+    words = ("delete", "files", "-c", "code", "--keys", "keys.txt")
+    dry = typed(*words, "--in-place", "--dry-run")
+    assert dry == "files: 1 row deleted\n  would rewrite 1 of 2 files; nothing was written\n"
+    assert typed(*words, "--output", "out").startswith("files: 1 row deleted\n  rewrote 1 of 2 files, wrote ")
+    assert {path: path.read_bytes() for path in sorted((here / "files").iterdir())} == before
+    assert pq.read_table("out")["code"].to_pylist() == ["7", "08", "", "x"]
+    pairs = (
+        "delete",
+        "files/0.parquet",
+        "files/1.parquet",
+        "-c",
+        "n",
+        "-c",
+        "code",
+        "--keys",
+        "pairs.csv",
+        "--in-place",
+    )
+    told = json.loads(typed(*pairs, "--json"))
+    assert (told["deleted"], told["files"], [one["path"] for one in told["rewritten"]]) == (1, 2, ["files/0.parquet"])
+    assert pq.read_table("files")["code"].to_pylist() == ["007", "08", "", "x"]
+    assert (here / "files/1.parquet").read_bytes() == before[here / "files/1.parquet"]
+    assert parquet_bloom.Source("files").delete_keys("code", ["x"], in_place=True).deleted == 1
+    assert pq.read_table("files")["code"].to_pylist() == ["007", "08", ""]
+
+
+def test_a_file_that_fails_is_named_and_the_others_lose_their_rows(here: Path) -> None:
+    for name in ("a", "b"):
+        pq.write_table(pa.table(ROWS), f"{name}.parquet")
+    (here / "keys.txt").write_text("x\n")
+    os.link("b.parquet", "c.parquet")
+    done = in_this_process("delete", "a.parquet", "b.parquet", "-c", "code", "--keys", "keys.txt", "--in-place")
+    assert done.returncode == 2
+    assert "b.parquet: " in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("1 of 2 files failed")
+    assert [pq.read_metadata(f"{name}.parquet").num_rows for name in ("a", "b")] == [4, 5]

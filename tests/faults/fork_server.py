@@ -24,7 +24,7 @@ from support.samples import flat_table, keys_table
 
 import parquet_bloom
 import parquet_bloom.lance
-from parquet_bloom.changes.files import delete_from_files
+from parquet_bloom import delete_keys
 from parquet_bloom.cli import run
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.kernels.hashes import hash_array
@@ -79,7 +79,7 @@ def _add(folder: str, *more: str) -> int:
 
 def _delete(folder: str, **where: Any) -> int:
     keys = [one.as_py() for one in flat_table()["id"].take([5, 7, 900])]
-    return _library(lambda: delete_from_files(f"{folder}/in.parquet", "id", keys, **where))
+    return _library(lambda: delete_keys(f"{folder}/in.parquet", "id", keys, **where))
 
 
 def _index(folder: str, *more: str) -> int:

@@ -11,11 +11,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from parquet_bloom.changes.keys import Located, RowKeys, located_rows
+from parquet_bloom.changes.keys import (
+    Located,
+    RowKeys,
+    RowsRequest,
+    arrays_of,
+    as_stored,
+    as_type,
+    is_text,
+    located_rows,
+)
 from parquet_bloom.changes.values import KeyChanges, RewrittenFile
 from parquet_bloom.edit.changeable import ChangeableFiles
 from parquet_bloom.edit.reports import FileReport
@@ -26,9 +36,11 @@ from parquet_bloom.errors import FileChangedError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.keys.locate import KeyCasts, rows_of_keys
-from parquet_bloom.options import FilesystemOption, PathLike, WriteOptions, column_names, part, refuse_unknown, several
+from parquet_bloom.options import PathLike, several
 from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target, Writing
+from parquet_bloom.rows.scan import Scan
+from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
@@ -37,16 +49,6 @@ from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import WorkerSets, processors
-
-
-class DeleteFilesOptions(WriteOptions, FilesystemOption, total=False):
-    """Keywords of `delete_from_files`, beside those that it names; each has a default.
-
-    raw_files  as ReadOptions has it
-    """
-
-    raw_files: bool
-
 
 # --- one file -------------------------------------------------------------------------------------
 
@@ -123,68 +125,49 @@ class DeleteFromFile:
 
 
 def delete_from_files(
-    source: PathLike | Sequence[PathLike],
-    columns: str | Sequence[str],
-    keys: Any,
-    *,
-    output: PathLike | None = None,
-    index: PathLike | None = None,
-    threads: int | None = None,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[DeleteFilesOptions],
+    about: CallSource, request: RowsRequest, output: PathLike | None, how: Writing, progress: ProgressCallback | None
 ) -> KeyChanges:
-    """Delete the rows that have one of some keys from Parquet files.
-
-    source    files, a folder, a glob, local or on another storage
-    columns   one name, or several of which a key has a value each
-    keys      of one column an array or a list; of several a table or a mapping with these columns; no NULL, no float,
-              none twice. NULL in a file equals no key
-    output    a new file, or a folder for several; or else in_place=True
-    index     folder of a key index; files that it does not know are searched as without it. It is not updated
-    threads   that read new filters back
-    progress  is called with a Progress for every file
-    options   in_place, overwrite, force, sync, read_back, dry_run; filesystem, raw_files
-
-    Row groups without such rows are copied to the byte; the others are written again as they were, and get filters
-    where they had them. A file without such rows stays as it is; with output it is copied. Files with nested columns
-    and encrypted files are refused before any file is changed, if they have such rows.
-
-    Raises RequestError for a wrong request; UnknownColumnError; as `locate`. For one file, FileError and its kinds;
-    for several these come in the report's `failed`.
-    """
-    refuse_unknown("delete_from_files", options, DeleteFilesOptions)
-    names = column_names(columns, "columns") or ()
-    asked = RowKeys(names, keys)
-    how = Writing.of(part(WriteOptions, options))
+    """Delete rows from files, in place or into `output`. Raises as `delete_keys`."""
     if how.append:
         raise RequestError("rows cannot be deleted by an append; leave it out")
-    about = CallSource(source, options.get("filesystem"), options.get("raw_files", False))
-    if about.table_name is not None:
-        raise RequestError(f"{about.table_name.unversioned}: delete_from_files is for files")
     to = ChangeableFiles(about, output, how)
     found = to.snapshot()
     pins: dict[str, object] = {}
     snapshot = replace(found, files=[replace(file, pins=pins) for file in found.files])
-    located = located_rows(CallSource(snapshot), asked, index, range(len(names)))
+    asked = RowKeys(request.columns, _keys_of(request, snapshot))
+    located = located_rows(CallSource(snapshot), asked, request.index, range(len(request.columns)))
     for file in snapshot.files:  # before the first one is changed
         if str(file) in located.rows:
             to.tables.check_target(file, to.outputs.targets[file], force=False)
             with OpenFile(file) as opened:
                 check_flat(opened, how.force)
     meter = Meter(progress, snapshot.files)
-    with WorkerSets(threads or processors()) as sets:
-        work = DeleteFromFile(asked, located, _first_leaves(snapshot.files, names), how, to.tables, sets)
-        changed = to.change(snapshot, lambda _: work, meter)
-    report = KeyChanges(", ".join(map(os.fspath, several(source))), [*names], len(snapshot.files), dry_run=how.dry_run)
+    with WorkerSets(request.threads or processors()) as sets:
+        leaves = _first_leaves(snapshot.files, request.columns)
+        changed = to.change(snapshot, lambda _: DeleteFromFile(asked, located, leaves, how, to.tables, sets), meter)
+    named = ", ".join(map(os.fspath, several(about.paths)))
+    report = KeyChanges(named, [*request.columns], len(snapshot.files), dry_run=how.dry_run)
     report.rewritten = [one.found for one in changed.files if one.found is not None]
     report.deleted = sum(one.deleted for one in report.rewritten)
     report.bytes_written = sum(one.bytes_after for one in report.rewritten)
     report.notes = [*to.notes, *changed.notes, *(note for one in changed.files for note in one.notes)]
-    if index is not None and how.in_place and report.bytes_written:
+    if request.index is not None and how.in_place and report.bytes_written:
         reason = "does not know the new files, and has hashes of the deleted keys, until update_index or rebuild_index"
-        report.notes.append(f"{without_secret(str(index))} {reason}")
+        report.notes.append(f"{without_secret(str(request.index))} {reason}")
     report.failed = changed.failed
     return report
+
+
+def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:
+    """The keys by column: texts, as of a CSV, in the type of the first file's column. Raises RequestError."""
+    arrays = dict(zip(request.columns, arrays_of(request.columns, request.deletes), strict=True))
+    if texts := [name for name, array in arrays.items() if is_text(array.type)]:
+        source: Any = CallSource(snapshot)
+        schema = Scan(source).first_schema
+        for name in {*texts} & {*schema.names}:
+            if not is_text(kind := schema.field(name).type):
+                arrays[name] = as_stored(as_type(name, arrays[name], kind))
+    return arrays
 
 
 def _first_leaves(files: Sequence[DataFile], names: Sequence[str]) -> list[Leaf]:

@@ -11,11 +11,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.keys.locate import facts_of, keys_as_array, locate
 from parquet_bloom.options import PathLike
 
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRequest:
+    """A change of rows.
+
+    columns  of the keys
+    deletes  keys, as RowKeys has them; None: none
+    rows     new ones, which replace rows with their keys; None: none
+    """
+
+    columns: tuple[str, ...]
+    deletes: Any = None
+    rows: pa.Table | None = None
+    index: PathLike | None = None
+    dry_run: bool = False
+    threads: int | None = None
+
+    @property
+    def operation(self) -> str:
+        """The name of the change in the table's log."""
+        return "delete" if self.rows is None else "upsert"
 
 
 class RowKeys:
@@ -74,6 +96,45 @@ def arrays_of(columns: Sequence[str], keys: Any) -> list[pa.Array]:
 
 def _names(keys: pa.Table | Mapping[str, Any]) -> Sequence[str]:
     return keys.column_names if isinstance(keys, pa.Table) else list(keys)
+
+
+def as_type(name: str, column: Any, kind: pa.DataType) -> Any:
+    """Values as a column stores them. Raises RequestError where one would become another value, or none."""
+    reason = f"{name}: the column is {kind}, and {column.type} does not fit it; give values of its type"
+    if _family(kind) not in (_family(column.type), "") and not (pa.types.is_null(column.type) or is_text(column.type)):
+        raise RequestError(reason)
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise RequestError(f"{reason} ({first_line(error)})") from error
+
+
+def _family(kind: pa.DataType) -> str:
+    """Types between which a cast keeps values, or fails; "" of a nested one, which has types of its own.
+
+    Arrow's casts would take a time off a timestamp, a zone for UTC, and a number for its digits.
+    """
+    if pa.types.is_dictionary(kind):
+        return _family(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "timestamp with a zone"
+    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    if is_text(kind) or is_binary or pa.types.is_binary_view(kind):
+        return "text"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return "" if pa.types.is_nested(kind) else str(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are texts, with a dictionary or without."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def as_stored(array: pa.Array) -> pa.Array:
+    """UUIDs and others are compared as they are stored."""
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 @dataclass(frozen=True, slots=True)

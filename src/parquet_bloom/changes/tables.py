@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom._version import __version__
-from parquet_bloom.changes.keys import Located, RowKeys, arrays_of, located_rows
+from parquet_bloom.changes.keys import Located, RowKeys, RowsRequest, arrays_of, as_stored, as_type, located_rows
 from parquet_bloom.changes.values import KeyChanges, RewrittenFile
 from parquet_bloom.edit.add import AddToFile
 from parquet_bloom.edit.add_to_source import request_for_source
@@ -28,8 +28,6 @@ from parquet_bloom.errors import (
     RequestError,
     UnknownColumnError,
     UnknownCommitError,
-    first_line,
-    parameter,
 )
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.provenance import all_ranges
@@ -47,33 +45,11 @@ from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.workers import WorkerSets, processors, signals_wait
 
 
-@dataclass(frozen=True, slots=True)
-class RowsRequest:
-    """A change of rows.
-
-    columns  of the keys
-    deletes  keys, as RowKeys has them; None: none
-    rows     new ones, which replace rows with their keys; None: none
-    """
-
-    columns: tuple[str, ...]
-    deletes: Any = None
-    rows: pa.Table | None = None
-    index: PathLike | None = None
-    dry_run: bool = False
-    threads: int | None = None
-
-    @property
-    def operation(self) -> str:
-        """The name of the change in the table's log."""
-        return "delete" if self.rows is None else "upsert"
-
-
 def change_table_rows(about: CallSource, request: RowsRequest, progress: ProgressCallback | None) -> KeyChanges:
     """Change rows of the latest version of a table. Raises as `delete_keys` and `upsert`."""
     name = about.table_name
     assert name is not None
-    _check_name(name, about, request.operation, request.columns)
+    _check_kind(name, request.operation, request.columns)
     table = cast(RowTable, open_table(name, replace(about.access, changes=not request.dry_run), about.filesystem))
     snapshot = table.snapshot(stored_only=True)
     work = table.row_changes(snapshot)
@@ -112,15 +88,9 @@ def change_table_rows(about: CallSource, request: RowsRequest, progress: Progres
     return report
 
 
-def _check_name(name: TableName, about: CallSource, operation: str, columns: Sequence[str]) -> None:
-    """Raise RequestError for raw files, a version of the past, and DuckLake, whose SQL does the same."""
+def _check_kind(name: TableName, operation: str, columns: Sequence[str]) -> None:
+    """Raise RequestError for DuckLake, whose SQL does the same."""
     shown = without_secret(name.unversioned)
-    if about.raw_files:
-        raise RequestError(
-            f"{shown}: " + parameter("raw_files", True) + " is for files; a table's change is its commit"
-        )
-    if name.version is not None:
-        raise RequestError(f"{shown}: leave out @{name.version}; only the latest version can be changed")
     if name.kind == "ducklake":
         table, same = name.where.rpartition("/")[2], " AND ".join(f"k.{column} = t.{column}" for column in columns)
         sql = f"DELETE FROM {table} t USING keys k WHERE {same}"
@@ -134,7 +104,7 @@ def _rows_of_table(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     if sorted(rows.column_names) != sorted(schema.names):
         names = ", ".join(schema.names)
         raise RequestError(f"the rows have the columns {', '.join(rows.column_names)}; {table} has {names}")
-    columns = [_as_type(field.name, rows[field.name], field.type) for field in schema]
+    columns = [as_type(field.name, rows[field.name], field.type) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             raise RequestError(f"{field.name}: a row has NULL, which {table} does not allow there; give it a value")
@@ -151,49 +121,11 @@ def _keys_of(request: RowsRequest, rows: pa.Table | None, schema: pa.Schema) -> 
     parts: list[list[pa.Array]] = [[] for _ in names]
     kinds = [getattr(schema.field(name).type, "storage_type", schema.field(name).type) for name in names]
     for of_column, name, array, kind in zip(parts, names, deletes, kinds, strict=False):  # of these may be none
-        of_column.append(_as_type(name, array, kind))
+        of_column.append(as_type(name, array, kind))
     for of_column, name in zip(parts, names, strict=True):
-        of_column += [] if rows is None else [_plain(chunk) for chunk in rows[name].chunks]
+        of_column += [] if rows is None else [as_stored(chunk) for chunk in rows[name].chunks]
     arrays = [pa.chunked_array(some, kind).combine_chunks() for some, kind in zip(parts, kinds, strict=True)]
     return RowKeys(names, dict(zip(names, arrays, strict=True))), len(deletes[0]) if deletes else 0
-
-
-def _as_type(name: str, column: Any, kind: pa.DataType) -> Any:
-    """Values as a table stores them. Raises RequestError where one would become another value, or none."""
-    reason = f"{name}: the table has {kind}, and {column.type} does not fit it; give values of its type"
-    if _family(kind) not in (_family(column.type), "") and not (pa.types.is_null(column.type) or _is_text(column.type)):
-        raise RequestError(reason)
-    try:
-        return column if column.type == kind else column.cast(kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"{reason} ({first_line(error)})") from error
-
-
-def _family(kind: pa.DataType) -> str:
-    """Types between which a cast keeps values, or fails; "" of a nested one, which has types of its own.
-
-    Arrow's casts would take a time off a timestamp, a zone for UTC, and a number for its digits.
-    """
-    if pa.types.is_dictionary(kind):
-        return _family(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz is None else "timestamp with a zone"
-    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    if _is_text(kind) or is_binary or pa.types.is_binary_view(kind):
-        return "text"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "number"
-    return "" if pa.types.is_nested(kind) else str(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """UUIDs and others are compared as they are stored."""
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def _updated(index: PathLike, located: Located, name: TableName, about: CallSource) -> list[str]:
@@ -284,7 +216,7 @@ class _Change:
         """The number of each row's key. Raises FileChangedError where `locate` found other rows."""
         of_columns = []
         for name, values in zip(self.keys.columns, self.keys.distinct, strict=True):
-            column = pa.chunked_array([_plain(chunk) for chunk in stored[name].chunks], values.type)
+            column = pa.chunked_array([as_stored(chunk) for chunk in stored[name].chunks], values.type)
             found = pc.index_in(column, value_set=values)
             of_columns.append(found.fill_null(-1).to_numpy().astype(np.int64))
         count = int((of_columns[self.located.column] >= 0).sum())

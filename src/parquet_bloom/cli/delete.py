@@ -13,10 +13,13 @@ from parquet_bloom.cli.common import (
     footer_limits,
     json_option,
     memory_option,
+    output_options,
     print_json,
     quiet,
     say,
+    say_failed,
     say_notes,
+    sources_argument,
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
@@ -25,7 +28,7 @@ from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 
 if TYPE_CHECKING:
-    from parquet_bloom.changes.rows import RowOptions
+    from parquet_bloom.changes.rows import DeleteOptions
     from parquet_bloom.changes.values import KeyChanges
 
 _TABLES = (".parquet", ".pq", ".parq", ".csv", ".arrow", ".feather")
@@ -33,8 +36,7 @@ _OPTIONS = (
     click.option(
         "--column", "-c", required=True, multiple=True, type=COLUMN, metavar="C", help="Of the keys; may be repeated."
     ),
-    click.option("--index", type=FILE, metavar="DIR", help="A key index of the table; it is updated afterwards."),
-    click.option("--dry-run", is_flag=True, help="Find and count; write nothing."),
+    click.option("--index", type=FILE, metavar="DIR", help="A key index; of a table it is updated afterwards."),
     click.option("--threads", type=int, metavar="N", help="How many build filters at a time."),
     all_option,
     table_options,
@@ -50,7 +52,7 @@ def row_options(function: Any) -> Any:
 
 
 @click.command("delete", cls=Command)
-@click.argument("table", type=FILE, metavar="TABLE")
+@sources_argument
 @click.option(
     "--keys",
     required=True,
@@ -58,30 +60,33 @@ def row_options(function: Any) -> Any:
     metavar="FILE",
     help="A .parquet, .arrow or .csv with these columns, or a text, a key a line; - is stdin.",
 )
+@output_options
 @row_options
 def command(
-    table: str,
+    sources: tuple[str, ...],
     keys: str,
+    output: str | None,
     column: tuple[str, ...],
     index: str | None,
-    dry_run: bool,
     show_all: bool,
     as_json: bool,
-    **options: Unpack[RowOptions],
+    **options: Unpack[DeleteOptions],
 ) -> int:
-    """Delete the rows of a table that have one of some keys, in one commit.
+    """Delete the rows that have one of some keys: from a table in one commit, or from files.
 
     \b
     parquet-bloom delete delta:lake/events -c user_id --keys users.txt --dry-run
     parquet-bloom delete iceberg:prod/web.events -c tenant -c id --keys keys.csv
+    parquet-bloom delete data/ -c user_id --keys users.txt --in-place
 
-    Only files that have a key are read and written again. The commit is refused if another one came first.
+    Only files that have a key are read and written again. A commit is refused if another one came first. Of other files
+    the row groups without such rows stay as they are, to the byte.
     """
     from parquet_bloom.changes.rows import delete_keys
 
     with Watch("delete", quiet=as_json) as watch:
         wanted = read_keys(keys, column)
-        report = delete_keys(table, column, wanted, index=index, dry_run=dry_run, progress=watch.files, **options)
+        report = delete_keys(sources, column, wanted, output, index=index, progress=watch.files, **options)
     return print_report("delete", report, as_json, show_all)
 
 
@@ -94,7 +99,7 @@ def print_report(name: str, report: KeyChanges, as_json: bool, show_all: bool) -
     elif not quiet():
         print_changes(report, show_all, say)
         say_notes(report.notes)
-    return 0
+    return say_failed(report.failed, report.files)
 
 
 def read_keys(path: str, columns: tuple[str, ...]) -> Any:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     help="A .parquet, .arrow or .csv with all columns of the table.",
 )
 @click.option("--deletes", type=FILE, metavar="FILE", help="Keys, as of `delete`, whose rows go in the same commit.")
+@click.option("--dry-run", is_flag=True, help="Find and count; write nothing.")
 @row_options
 def command(
     table: str,

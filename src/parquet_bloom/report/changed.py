@@ -21,8 +21,9 @@ def print_changes(report: Any, everything: bool, say: Say) -> None:
     some = f"{len(files):,} of {plural(report.files, 'file')}"
     if report.dry_run:
         say(f"  would rewrite {some}; nothing was written")
-    elif report.commit is not None:
-        say(f"  rewrote {some}, wrote {size(report.bytes_written)}; committed version {report.commit}")
+    elif report.rewritten or report.commit is not None:
+        committed = "" if report.commit is None else f"; committed version {report.commit}"
+        say(f"  rewrote {some}, wrote {size(report.bytes_written)}{committed}")
     if everything and files:
         shown = 4 if report.dry_run else 5
         rows_of = [(one.path, one.rows, one.deleted, size(one.bytes_before), size(one.bytes_after)) for one in files]
