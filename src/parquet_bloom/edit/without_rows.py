@@ -157,15 +157,13 @@ class _Rewrite:
             found = self.stored.of(group, leaf)
             if not found:
                 continue
-            where = f"the filter of row group {group}, column {leaf.name}"
             try:
                 bloom = found[0].evidence()
+                form, reason = form_of_filter(bloom, leaf), "its form or its hash is not certain"
             except (DamagedFileError, FilterFormatError, UnknownFilterError) as error:
-                self.notes.append(f"{where} is gone: {error}")
-                continue
-            form = form_of_filter(bloom, leaf)
+                form, reason = None, str(error)
             if form is None:
-                self.notes.append(f"{where} is gone, as its form or its hash is not certain")
+                self.notes.append(f"the filter of row group {group}, column {leaf.name} is gone: {reason}")
                 continue
             start, _ = chunk_extent(self.footer.meta(group, leaf.index))
             offset = found[0].offset
