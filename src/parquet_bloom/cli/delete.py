@@ -72,15 +72,16 @@ def command(
     as_json: bool,
     **options: Unpack[DeleteOptions],
 ) -> int:
-    """Delete the rows that have one of some keys: from a table in one commit, or from files.
+    """Delete rows by their keys, from a table or from files.
 
     \b
-    parquet-bloom delete delta:lake/events -c user_id --keys users.txt --dry-run
-    parquet-bloom delete iceberg:prod/web.events -c tenant -c id --keys keys.csv
-    parquet-bloom delete data/ -c user_id --keys users.txt --in-place
+    parquet-bloom delete delta:lake/users -c user_id --keys users.txt --dry-run
+    parquet-bloom delete delta:lake/users -c tenant -c user_id --keys keys.csv
+    parquet-bloom delete users/ -c user_id --keys users.txt --in-place
 
-    Only files that have a key are read and written again. A commit is refused if another one came first. Of other files
-    the row groups without such rows stay as they are, to the byte.
+    Of a table, delta:PATH or iceberg:CATALOG/namespace.table, only files that have a key are read and written again, in
+    one commit. It is refused if another one came first. Of other files the row groups without such rows stay as they
+    are, to the byte.
     """
     from parquet_bloom.changes.rows import delete_keys
 

@@ -37,14 +37,15 @@ def command(
     as_json: bool,
     **options: Unpack[RowOptions],
 ) -> int:
-    """Put rows into a table, in the place of those with their keys, in one commit.
+    """Put rows into a table, in the place of those with their keys.
 
     \b
-    parquet-bloom upsert delta:lake/events -c id --rows rows.parquet
-    parquet-bloom upsert iceberg:prod/web.events -c id --rows rows.csv --dry-run
+    parquet-bloom upsert delta:lake/users -c user_id --rows rows.parquet
+    parquet-bloom upsert delta:lake/users -c user_id --rows changed.csv --dry-run
 
-    A new row takes the place of all rows with its key, or is appended. Only files that have a key are read and
-    written again. The commit is refused if another one came first.
+    A new row takes the place of all rows with its key, or is appended. Of the table, delta:PATH or
+    iceberg:CATALOG/namespace.table, only files that have a key are read and written again, in one commit. It is refused
+    if another one came first.
     """
     from parquet_bloom.changes.rows import upsert
 
