@@ -781,7 +781,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str, str]]] = {
             "draft:Assembled.read",
             "piece.origin + start - piece.at",
             "piece.origin",
-            "edit/test_tail.py::test_for_tables_a_tail_goes_on_and_off_by_sizes",
+            "edit/test_tail.py::test_tails_upon_tails_go_one_by_one_or_all[append]",
         ),
         (
             "an append goes on behind another program's",

@@ -735,6 +735,28 @@ def test_commits_side_by_side_keep_all_rows(tmp_path, threads, steps):
     assert live(root) == sorted([*(set(range(200)) - gone), *appended])
 
 
+def test_files_of_others_that_come_and_go_in_the_log_are_no_error(tmp_path):
+    """deltalake writes a commit under another name first; such a file may go between a listing and a look at it."""
+    root, ended = table_at(tmp_path), threading.Event()
+
+    def others() -> None:
+        while not ended.is_set():
+            for number in range(20):
+                (root / "_delta_log" / f"_commit_{number}.json.tmp").touch()
+            for number in range(20):
+                (root / "_delta_log" / f"_commit_{number}.json.tmp").unlink()
+
+    running = threading.Thread(target=others)
+    running.start()
+    try:
+        for _ in range(25):
+            table, snapshot, changes = changed(root, "new-path", lambda _: True)
+            table.commit(snapshot, changes[:1], {})
+    finally:
+        ended.set()
+        running.join()
+
+
 def test_writing_needs_deltalake_and_reading_does_not(tmp_path, monkeypatch):
     root = table_at(tmp_path)
     table, snapshot, changes = changed(root, "new-path")

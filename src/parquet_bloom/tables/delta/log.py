@@ -20,6 +20,7 @@ import re
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -287,9 +288,12 @@ def check_all(folder: TableFolder) -> None:
     log = folder.below("_delta_log")
     if not log.is_local:
         return
+    found = []
     try:
         with os.scandir(log.path) as entries:
-            found = [(folder.below(f"_delta_log/{one.name}"), one.stat(follow_symlinks=False)) for one in entries]
+            for one in entries:
+                with suppress(FileNotFoundError):  # another commit's temporary file, which is gone by now
+                    found.append((folder.below(f"_delta_log/{one.name}"), one.stat(follow_symlinks=False)))
     except OSError as error:
         raise storage_error(log, error) from error
     for at, status in found:
