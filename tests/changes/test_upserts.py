@@ -28,7 +28,7 @@ from support.iceberg_tables import Warehouse
 from support.repeats import more_then_slow
 
 import parquet_bloom
-from parquet_bloom import KeyChanges
+from parquet_bloom import KeyChanges, RequestError, TableFormatError
 
 Row = tuple[Any, ...]
 INT64 = pa.int64()
@@ -848,6 +848,53 @@ def test_iceberg_tables_that_are_refused(tmp_path: Path) -> None:
     with table.update_schema() as columns:
         columns.delete_column("name")
     refused("ns.spec", "was dropped")
+
+
+def test_a_float_is_no_decimal_that_is_near(tmp_path: Path) -> None:
+    """Arrow would round 1.001 to 1.00, and the wrong row would go."""
+    source = f"delta:{tmp_path}/t"
+    write_deltalake(tmp_path / "t", pa.table({"k": [Decimal("1.00"), Decimal("2.50")], "v": [1, 2]}))
+    for keys in ([1.001], [2.5, 1.001]):
+        with pytest.raises(RequestError, match=r"k: the column is decimal128\(3, 2\), and double does not fit it"):
+            parquet_bloom.delete_keys(source, "k", keys)
+    with pytest.raises(RequestError, match="double does not fit it"):
+        parquet_bloom.upsert(source, pa.table({"k": [1.001], "v": [1]}), "k")
+    assert parquet_bloom.delete_keys(source, "k", [2.5]).deleted == 1
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist() == [1]
+
+
+def test_an_empty_text_in_a_partition_column_of_delta_is_refused(tmp_path: Path) -> None:
+    """It would be stored as NULL, which equals no key: each call would append the row once more."""
+    schema = pa.schema([("tenant", pa.string()), ("id", pa.int64())])
+    DeltaTable.create(tmp_path / "t", schema, partition_by=["tenant"])
+    source = f"delta:{tmp_path}/t"
+    assert parquet_bloom.upsert(source, pa.table({"tenant": ["a", None], "id": [1, 2]}), "id").appended == 2
+    with pytest.raises(RequestError, match="tenant: a row has an empty text, which Delta stores as NULL"):
+        parquet_bloom.upsert(source, pa.table({"tenant": ["b", ""], "id": [1, 3]}), ["tenant", "id"])
+    assert sorted(DeltaTable(tmp_path / "t").to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+    assert parquet_bloom.delete_keys(source, "id", [1]).deleted == 1, "the row beside it has NULL, and stays"
+
+
+@pytest.mark.parametrize("rows", ["0", "-1", "many"])
+def test_a_limit_of_no_rows_a_page_is_refused(rows: str, tmp_path: Path) -> None:
+    """pyarrow would write for ever."""
+    table = Iceberg(tmp_path)
+    table.append(some_rows(0, 10))
+    with table.warehouse.load().transaction() as change:
+        change.set_properties({"write.parquet.page-row-limit": rows})
+    with pytest.raises(TableFormatError, match=r"page-row-limit is '.*', and pages have one row at least"):
+        table.change([3], index=False)
+    assert table.rows() == some_rows(0, 10)
+
+
+def test_new_files_have_filters_where_a_located_file_has_them_and_no_whole_key(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"tenant": ["a", "b"] * 50, "id": range(100)}), tmp_path / "a.parquet")
+    parquet_bloom.add_filters(tmp_path / "a.parquet", columns=["id"], in_place=True)
+    convert_to_deltalake(str(tmp_path))
+    report = parquet_bloom.upsert(f"delta:{tmp_path}", pa.table({"tenant": ["b"], "id": [2]}), ["tenant", "id"])
+    assert (report.appended, report.rewritten) == (1, [])
+    files = parquet_bloom.inspect(f"delta:{tmp_path}").files
+    assert [[one.column for one in file.filters] for file in files] == [["id"], ["id"]]
 
 
 @KINDS

@@ -191,7 +191,7 @@ class _Change:
                 meter.finish()
             report.replaced = sum(one.deleted for one in report.rewritten) - report.deleted
             if rows is not None and rows.num_rows:
-                if not files and self.snapshot.files:
+                if not self.gone and self.snapshot.files:
                     filters.see(self.snapshot.files[-1])
                 report.appended = int((~seen & ~self._deleted).sum())
                 self._write(rows, filters)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.source.row_changes import NewFile
@@ -75,6 +76,12 @@ class DeltaRows:
 
     def write(self, rows: pa.Table) -> list[NewFile]:
         """Write rows as new files. Raises StorageError; RequestError for rows that the table does not take."""
+        for name in self._table.metadata().partition_columns:
+            kind, values = rows.schema.field(name).type, rows[name]
+            is_text = any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+            if is_text and pc.any(pc.equal(pc.binary_length(values), 0)).as_py():
+                reason = f"{name}: a row has an empty text, which Delta stores as NULL in a partition column"
+                raise RequestError(f"{self._folder.at}: {reason}; give another value; nothing was committed")
         below = f"{self._below}/{self._written}"
         self._written += 1
         place = TableFolder(self._folder.below(below), self._folder.store, self._folder.roots)

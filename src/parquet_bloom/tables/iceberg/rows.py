@@ -6,6 +6,7 @@ isolation, the default of the property write.delete.isolation-level.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,7 @@ from parquet_bloom.tables.iceberg.files import Files, RootedIO
 
 BLOOM = "write.parquet.bloom-filter-"  # properties that ask for filters
 _ISOLATION = "write.delete.isolation-level"
+_PAGE_ROWS = "write.parquet.page-row-limit"
 
 
 class IcebergRows:
@@ -61,6 +63,8 @@ class IcebergRows:
             return f"its property {_ISOLATION} is {level}: a row with one of the keys could be appended meanwhile"
         if lost_specs(self._log.schema(), self._log.specs()):
             return LOST_SPEC
+        if not re.fullmatch(r"0*[1-9]\d*", rows := self._log.properties.get(_PAGE_ROWS, "1")):  # pyarrow waits for ever
+            return f"its property {_PAGE_ROWS} is {rows[:50]!r}, and pages have one row at least"
         top = {field.field_id for field in self._log.schema().fields}
         if any(part.source_id not in top for part in self._log.spec().fields):
             return "it is partitioned by a field of a struct"
