@@ -423,21 +423,19 @@ def _verified(
             row += int(starts[group])
             lives = ~np.isin(row, deleted)
             found.append((number[lives], row[lives], group))
-    keys_of: list[int] = []
-    groups: list[int] = []
-    lists: list[list[int]] = []
+    keys_of, groups, values, counts = [], [], [], []
     for number, row, group in found:
         order = np.lexsort((row, number))
-        number, row = number[order], row[order]
-        cuts = np.flatnonzero(np.diff(number)) + 1
-        keys_of += number[[0, *cuts.tolist()]].tolist() if len(number) else []
-        lists += [part.tolist() for part in np.split(row, cuts)] if len(number) else []
-        groups += [group] * (len(cuts) + 1 if len(number) else 0)
-    of = np.array(groups, np.int64)
-    kept = FoundPlaces(
-        one.file, one.position, one.is_same, np.array(keys_of, np.int64), of, starts[of], outline.rows[of]
-    )
-    return kept, pa.array(lists, pa.list_(pa.int64()))
+        number = number[order]
+        firsts = np.flatnonzero(np.diff(number, prepend=-1))  # of each key
+        keys_of.append(number[firsts])
+        values.append(row[order])
+        counts.append(np.diff(np.append(firsts, len(number))))
+        groups.append(np.full(len(firsts), group, np.int64))
+    of = _joined(groups)
+    kept = FoundPlaces(one.file, one.position, one.is_same, _joined(keys_of), of, starts[of], outline.rows[of])
+    offsets = np.cumsum(np.append(0, _joined(counts)))
+    return kept, pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(_joined(values)))
 
 
 def rows_of_keys(reader: ColumnReader, row_group: int, keys: Keys) -> tuple[Integers, Integers]:
