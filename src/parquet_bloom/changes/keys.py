@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.format import arrow_types
 from parquet_bloom.keys.locate import facts_of, keys_as_array, locate
 from parquet_bloom.options import PathLike
 
@@ -122,8 +123,7 @@ def _family(kind: pa.DataType) -> str:
         return _family(kind.value_type)
     if pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz is None else "timestamp with a zone"
-    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    if is_text(kind) or is_binary or pa.types.is_binary_view(kind):
+    if is_text(kind) or arrow_types.is_bytes(kind):
         return "text"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
@@ -132,8 +132,7 @@ def _family(kind: pa.DataType) -> str:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether values are texts, with a dictionary or without."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
+    return arrow_types.is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def as_stored(array: pa.Array) -> pa.Array:

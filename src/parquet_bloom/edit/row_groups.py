@@ -50,7 +50,6 @@ from parquet_bloom.storage.open_file import OpenFile
 
 _DECODED = 4  # times max_memory is what the rows of one row group may take, which are in memory together
 _ENCODINGS = {"RLE", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
-_BY_DICTIONARY = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
 Kept = NDArray[np.bool_]  # bool[rows of a row group]: whether a row stays
 
 

@@ -33,7 +33,7 @@ from parquet_bloom.edit.rewrite import Body, Event, check_movable, write_body
 from parquet_bloom.edit.row_groups import FilterPlan, Kept, NewRowGroup, statistics_of, write_row_group
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, FooterError, LayoutError, UnknownFilterError
 from parquet_bloom.filters.decode import ColumnReader
-from parquet_bloom.filters.page_places import page_headers
+from parquet_bloom.filters.page_places import may_be_short, page_headers
 from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.filters.wrong_statistics import groups_without_bounds
 from parquet_bloom.format import compact
@@ -63,7 +63,6 @@ from parquet_bloom.output.target import Target
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.workers import Workers
 
-_SHORT = "parquet-mr"  # old ones did not count a dictionary's header as part of its chunk: PARQUET-816
 _HEAD_BYTES = 64  # of each copied structure, compared with the old file's
 _BOUNDS = (StatisticsId.min, StatisticsId.max, StatisticsId.min_value, StatisticsId.max_value)
 _NO_BOUNDS = dict.fromkeys([*_BOUNDS, StatisticsId.is_min_value_exact, StatisticsId.is_max_value_exact])
@@ -132,7 +131,7 @@ class _Rewrite:
     def _copied(self, filters: set[tuple[int, int]]) -> list[tuple[int, int]]:
         """Bytes [start, stop) that stay, in order: pages and filters of row groups that lose no row."""
         spans = set(filters)
-        short = _SHORT in (self.footer.created_by or "").lower()
+        short = may_be_short(self.footer.created_by)
         for i, j, chunk in self.footer.chunks():
             start, stop = chunk_extent(chunk.meta_data)
             if i in self.kept or stop <= start:

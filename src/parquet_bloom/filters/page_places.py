@@ -38,7 +38,7 @@ from parquet_bloom.storage.open_file import OpenFile, Range
 # --- page headers ---------------------------------------------------------------------------------
 
 _HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20  # read first, and at most: a header may hold statistics
-_SHORT, _SHORT_BY = "parquet-mr", 100  # old ones did not count a dictionary's header as part of its chunk: PARQUET-816
+_SHORT_BY = 100  # bytes, of a dictionary's header
 
 
 class Page(NamedTuple):
@@ -64,6 +64,11 @@ def is_data(head: PageHead) -> bool:
     return head.kind in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
+def may_be_short(created_by: str | None) -> bool:
+    """Whether pages may end behind the chunk: old writers did not count a dictionary's header in it, PARQUET-816."""
+    return "parquet-mr" in (created_by or "").lower()
+
+
 def page_headers(
     source: OpenFile, where: str, extent: tuple[int, int], num_values: int, created_by: str | None
 ) -> Iterator[Page]:
@@ -77,7 +82,7 @@ def page_headers(
     # compressed_page_size counts the bytes behind a header, so header and that lead to the next one. Readers stop at
     # num_values, not at the chunk's end, and so does this.
     at, stop = extent
-    if _SHORT in (created_by or "").lower():
+    if may_be_short(created_by):
         stop += _SHORT_BY
     stop = min(stop, source.size)
     seen = 0

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError
+from parquet_bloom.format.arrow_types import has_any_length
 from parquet_bloom.source.row_changes import NewFile
 from parquet_bloom.source.snapshot import CommitModes, Snapshot, TableFile
 from parquet_bloom.storage.display import without_secret
@@ -77,9 +78,8 @@ class DeltaRows:
     def write(self, rows: pa.Table) -> list[NewFile]:
         """Write rows as new files. Raises StorageError; RequestError for rows that the table does not take."""
         for name in self._table.metadata().partition_columns:
-            kind, values = rows.schema.field(name).type, rows[name]
-            is_text = any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
-            if is_text and pc.any(pc.equal(pc.binary_length(values), 0)).as_py():
+            values = rows[name]
+            if has_any_length(values.type) and pc.any(pc.equal(pc.binary_length(values), 0)).as_py():
                 reason = f"{name}: a row has an empty text, which Delta stores as NULL in a partition column"
                 raise RequestError(f"{self._folder.at}: {reason}; give another value; nothing was committed")
         below = f"{self._below}/{self._written}"
