@@ -859,6 +859,11 @@ def test_a_float_is_no_decimal_that_is_near(tmp_path: Path) -> None:
             parquet_bloom.delete_keys(source, "k", keys)
     with pytest.raises(RequestError, match="double does not fit it"):
         parquet_bloom.upsert(source, pa.table({"k": [1.001], "v": [1]}), "k")
+    prices = [number / 100 for number in range(300, 1000)]  # floats that stand for decimals are these
+    new = pa.table({"k": [Decimal(number).scaleb(-2) for number in range(300, 1000)], "v": [3] * 700})
+    assert parquet_bloom.upsert(source, pa.table({"k": prices, "v": [3] * 700}), "k").appended == 700
+    assert parquet_bloom.upsert(source, new, "k").replaced == 700
+    assert parquet_bloom.delete_keys(source, "k", prices).deleted == 700
     assert parquet_bloom.delete_keys(source, "k", [2.5]).deleted == 1
     assert DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist() == [1]
 

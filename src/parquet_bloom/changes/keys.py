@@ -104,14 +104,12 @@ def as_type(name: str, column: Any, kind: pa.DataType) -> Any:
     reason = f"{name}: the column is {kind}, and {column.type} does not fit it; give values of its type"
     if _family(kind) not in (_family(column.type), "") and not (pa.types.is_null(column.type) or is_text(column.type)):
         raise RequestError(reason)
+    # Arrow rounds a float to the digits of a decimal without a word, and its text not.
+    as_text = pa.types.is_floating(column.type) and pa.types.is_decimal(kind)
     try:
-        found = column if column.type == kind else column.cast(kind)
+        return column if column.type == kind else (column.cast(pa.string()) if as_text else column).cast(kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"{reason} ({first_line(error)})") from error
-    # Arrow rounds floats to the digits of a decimal without a word.
-    if pa.types.is_floating(column.type) and pa.types.is_decimal(kind) and not found.cast(column.type).equals(column):
-        raise RequestError(reason)
-    return found
 
 
 def _family(kind: pa.DataType) -> str:
