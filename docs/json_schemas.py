@@ -1,7 +1,7 @@
 """The documents that `--json` prints: a head with name and version, and a JSON Schema of each, made from its types.
 
-`docs/generate` writes them to docs/schemas; the commands need no schema. Names may be added without a new version, so
-the schemas allow names that they do not have. Source: JSON Schema 2020-12.
+`docs/generate` writes them to src/parquet_bloom/schemas; the commands need no schema. Names may be added without a new
+version, so the schemas allow names that they do not have. Source: JSON Schema 2020-12.
 """
 
 from __future__ import annotations

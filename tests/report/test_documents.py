@@ -1,4 +1,4 @@
-"""--json: each command's document is of the schema in docs/schemas, over real files, and has no other names."""
+"""--json: each command's document is of its schema in the package, over real files, and has no other names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
-from support.samples import FIXTURES, REPOSITORY, keys_table, write_keys
+from support.samples import FIXTURES, keys_table, write_keys
 from support.spark_needed import need_spark
 
 import parquet_bloom
 from parquet_bloom.cli import group, run
 from parquet_bloom.spark.sessions import session
 
-SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted((REPOSITORY / "docs" / "schemas").glob("*.json"))}
+INSTALLED = Path(parquet_bloom.__file__).parent / "schemas"
+SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted(INSTALLED.glob("*.json"))}
 ID = keys_table()["id"][0].as_py()
 
 

@@ -448,7 +448,7 @@ DOCUMENT_VERSION = 1
 
 
 def print_json(document: str, value: Any) -> None:
-    """One JSON document, by its name in docs/schemas; what is not finite becomes null."""
+    """One JSON document, by its name in the folder schemas; what is not finite becomes null."""
     from parquet_bloom.source.results import plain
 
     headed = {"document": document, "document_version": DOCUMENT_VERSION, **plain(value)}
