@@ -18,6 +18,7 @@ Sources: parquet.thrift, PageHeader and OffsetIndex; PageIndex.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -166,6 +167,20 @@ def _chunk(outline: Outline, row_group: int, leaf: Leaf) -> tuple[int, int, int,
     rows, values = int(outline.rows[row_group]), int(outline.slots[Slot.NUM_VALUES, row_group, leaf.index])
     sound = rows > 0 and 0 < start < stop <= outline.start
     return (start, stop, rows, values) if sound and (values >= rows if leaf.repeated else values == rows) else None
+
+
+def first_page_rows(source: OpenFile, outline: Outline, row_group: int, leaf: Leaf) -> int:
+    """The rows of a chunk's first data page by its header, its values where that counts no rows; 0: it says neither.
+
+    Raises StorageError.
+    """
+    chunk = _chunk(outline, row_group, leaf)
+    if chunk is not None:
+        with suppress(DamagedFileError):
+            for page in page_headers(source, "", chunk[:2], 1, None):
+                if is_data(page.head):
+                    return max(0, page.head.rows or 0)
+    return 0
 
 
 def indexed_places(outline: Outline, row_group: int, leaf: Leaf, data: bytes) -> PagePlaces | None:

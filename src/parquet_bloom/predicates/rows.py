@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.format.arrow_types import is_list, is_view, without_views
@@ -28,7 +29,7 @@ from parquet_bloom.predicates.casts import Against, Always, Plan, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
-_NULL = pa.scalar(None, pa.bool_())
+_NULL, _FALSE = pa.scalar(None, pa.bool_()), pa.scalar(False)
 _DOUBLE = (pa.float64(),)
 _GROUPS = {"list", "bag", "array"}  # how writers have named the repeated group of a list, and its elements
 _ELEMENTS = {"element", "item", "array_element", "array"}
@@ -153,21 +154,24 @@ class _Compiler:
     def _is_in(self, path: Path, values: tuple[Literal, ...]) -> Test:
         at, kind = self._value_column(path)
         plans = [self._plan(path, kind, "=", value) for value in values]
-        missing = _NULL if any(p == Always(None) for p in plans) else pa.scalar(False)
+        missing = _NULL if any(p == Always(None) for p in plans) else _FALSE
         groups: dict[tuple[pa.DataType, ...], list[pa.Scalar]] = {}
         for found in plans:
             if isinstance(found, Against):
                 groups.setdefault((found.scalar.type, *found.casts), []).append(found.scalar)
-        sets = [(key[1:], _value_set(key[0], scalars)) for key, scalars in groups.items()]
+        sets = [(key[1:], _Values(_value_set(key[0], scalars))) for key, scalars in groups.items()]
         nan = self.nan_is_largest and pa.types.is_floating(kind) and any(map(_is_nan, values))
 
         def test(look: Lookup) -> Any:
             column = look(at)
             answer: Any = missing
-            for casts, value_set in sets:
-                answer = pc.if_else(pc.is_in(_cast(column, casts), value_set=value_set), True, answer)
+            for casts, values in sets:
+                found = values.among(_cast(column, casts))
+                answer = found if answer is _FALSE else pc.if_else(found, True, answer)
             if nan:
                 answer = pc.if_else(pc.is_nan(_cast(column, _DOUBLE)), True, answer)
+            if isinstance(column, pa.Array) and isinstance(answer, pa.Array) and not column.null_count:
+                return answer
             return pc.if_else(pc.is_valid(column), answer, _NULL)
 
         return test
@@ -283,6 +287,38 @@ def _value_set(kind: pa.DataType, scalars: list[pa.Scalar]) -> pa.Array:
         return pa.array([s.value if pa.types.is_temporal(kind) else s.as_py() for s in scalars], kind)
     values = [float(s.as_py()) for s in scalars]
     return pa.array(values + ([0.0, -0.0] if 0.0 in values else []), kind)
+
+
+class _Values:
+    """Values of one type, which others are among or not.
+
+    Of integers pyarrow's is_in asks those alone whose last 16 bits one of the values has: of a million random ones and
+    20 values 300, in an eighth of the time.
+    """
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+        self._ends: NDArray[np.bool_] | None = None  # of all last bits: whether a value has them
+        kind = values.type
+        if (pa.types.is_integer(kind) or pa.types.is_temporal(kind)) and kind.bit_width in (32, 64):
+            self._ends = np.zeros(1 << 16, bool)
+            self._ends[_last_bits(values)] = True
+
+    def among(self, column: Any) -> Any:
+        """Whether each of some values, of an array or an Expression, is among these; no NULL is."""
+        if self._ends is None or not isinstance(column, pa.Array) or column.type != self._values.type:
+            return pc.is_in(column, value_set=self._values)
+        found = self._ends.take(_last_bits(column), mode="wrap")  # all lie within: this spares numpy a check and a copy
+        at = np.flatnonzero(found)
+        found[at] = pc.is_in(column.take(pa.array(at)), value_set=self._values).to_numpy(zero_copy_only=False)
+        return pa.array(found)
+
+
+def _last_bits(column: pa.Array) -> NDArray[np.uint16]:
+    """16 bits of each integer, whatever lies under a NULL; the last ones where numbers begin with their low bytes."""
+    width = column.type.bit_width // 8
+    start, stop = width * column.offset, width * (column.offset + len(column))
+    return np.frombuffer(column.buffers()[1], np.uint8)[start:stop].view(np.uint16)[:: width // 2]
 
 
 # --- lists ----------------------------------------------------------------------------------------

@@ -24,11 +24,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.filters.page_places import first_page_rows
 from parquet_bloom.format.outline import extents_in
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
 from parquet_bloom.rows.layouts import own_leaves, path_of
-from parquet_bloom.rows.pages import Ahead, places_of, read_places
+from parquet_bloom.rows.pages import Ahead, places_of
 from parquet_bloom.rows.pages_file import leaves_by_column
 from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.source_rows import NUMBER, RowGroups
@@ -200,7 +201,7 @@ class Reading:
     def _page_rows(self, piece: _Piece) -> int:
         """The rows of a page, of the largest column that is read later; _STRETCH if it has smaller pages.
 
-        So it is, too, where a file on another storage had to be asked.
+        Where its pages are not known yet, those of the first page; of a file on another storage _STRETCH.
         """
         outline = piece.file.outline
         assert outline is not None
@@ -208,11 +209,13 @@ class Reading:
             return _STRETCH
         starts, stops = extents_in(outline.slots[:, piece.group][:, piece.later])
         leaf = own_leaves(outline)[piece.later[int((stops - starts).argmax())]]
-        if piece.file.file.is_local and places_of(outline, piece.group, leaf) is None:
-            with opened_as_searched(piece.file, self._rows.opened) as source:
-                read_places(source, outline, [piece.group], [leaf])
         places = places_of(outline, piece.group, leaf)
-        return _STRETCH if places is None else max(_STRETCH, -(-piece.rows // len(places.pages)))
+        if places is not None:
+            return max(_STRETCH, -(-piece.rows // len(places.pages)))
+        if not piece.file.file.is_local:
+            return _STRETCH
+        with opened_as_searched(piece.file, self._rows.opened) as source:
+            return max(_STRETCH, first_page_rows(source, outline, piece.group, leaf))
 
     def _read_rows(self, piece: _Piece, positions: Positions) -> int:
         """The rows of those pages of a row group in which some rows lie; 0 without one."""

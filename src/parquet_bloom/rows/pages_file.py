@@ -47,7 +47,6 @@ from parquet_bloom.rows.pages import ColumnPages, disbelieve, has_offset_index, 
 from parquet_bloom.rows.selection import RowSelection, taken
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_as_searched
 from parquet_bloom.storage.open_file import REMOTE_GAP, OpenFile
-from parquet_bloom.storage.remote import side_by_side
 
 # --- leaves of nested columns ---------------------------------------------------------------------
 #
@@ -200,7 +199,6 @@ def columns_at(
     read: Reader,
     counts: PagesRead,
     opened: Mapping[int, OpenFile],
-    threads: int,
 ) -> dict[str, pa.ChunkedArray]:
     """Some rows of the one row group of a part, of those columns that are read by pages.
 
@@ -209,7 +207,6 @@ def columns_at(
              argument is True, parts of columns as they are stored
     counts   counts the pages
     opened   files that are open, by id(DataFile)
-    threads  that may read columns of a local file
     Raises DamagedFileError, FileChangedError, StorageError, and what `read` raises.
     """
     file, (group,) = part
@@ -223,31 +220,21 @@ def columns_at(
     parts: dict[str, list[pa.ChunkedArray]] = {name: [] for name in columns}
     with opened_as_searched(file, opened) as source:
         read_places(source, outline, [group], [leaf for leaves in columns.values() for leaf in leaves])
-
-        def decode(some: Sequence[Sequence[Leaf]]) -> list[tuple[_Body, pa.ChunkedArray]]:
-            found = []
-            for one in _files(source, outline, group, some, wanted):
-                own = [column.pages.leaf.path[0] for column in one.columns]
-                doubtful = one.columns[0].is_doubtful
-                with suppress(*PYARROW_ERRORS) if doubtful else nullcontext():
-                    decoded = read(one.data, own, len(columns[own[0]]) > 1)
-                    pairs = list(zip(one.columns, decoded, strict=True))
-                    if all(body.fits(column) for body, column in pairs):
-                        found += [(body, wanted_of(column, body.pages, wanted)) for body, column in pairs]
-                        continue
-                if not doubtful:
-                    text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(decoded[0])}"
-                    raise DamagedFileError(source.path, text)
-                disbelieve(source, outline, group, one.columns[0].pages.leaf)
-            return found
-
-        if source.is_remote:  # each share would have its own requests
-            threads = 1
-        shares = [some for n in range(threads) if (some := list(columns.values())[n::threads])]
-        for decoded in side_by_side(decode, shares):
-            for body, column in decoded:
-                parts[body.pages.leaf.path[0]].append(column)
-                counts.add(body.pages, body.of_bytes)
+        for one in _files(source, outline, group, list(columns.values()), wanted):
+            own = [column.pages.leaf.path[0] for column in one.columns]
+            doubtful = one.columns[0].is_doubtful
+            with suppress(*PYARROW_ERRORS) if doubtful else nullcontext():
+                decoded = read(one.data, own, len(columns[own[0]]) > 1)
+                pairs = list(zip(one.columns, decoded, strict=True))
+                if all(body.fits(column) for body, column in pairs):
+                    for body, column in pairs:
+                        parts[body.pages.leaf.path[0]].append(wanted_of(column, body.pages, wanted))
+                        counts.add(body.pages, body.of_bytes)
+                    continue
+            if not doubtful:
+                text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(decoded[0])}"
+                raise DamagedFileError(source.path, text)
+            disbelieve(source, outline, group, one.columns[0].pages.leaf)
     return {name: put_together(some) for name, some in parts.items() if len(some) == len(columns[name])}
 
 

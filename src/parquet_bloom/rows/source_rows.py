@@ -519,7 +519,7 @@ class FileRows:
             return columns
 
         own = [name for name in names if name not in hidden and name in self.schema.names]
-        found = columns_at(part, own, wanted, read, self.pages, self.opened, self.threads)
+        found = columns_at(part, own, wanted, read, self.pages, self.opened)
         found = {name: column for name, column in found.items() if column.type == self.schema.field(name).type}
         constant = [name for name in names if name in hidden or (name in self.schema.names and name not in stored)]
         if found and constant:  # they have one value in all rows, those of any pages

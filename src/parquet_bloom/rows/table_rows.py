@@ -136,7 +136,7 @@ class TableRows:
             columns: list[pa.ChunkedArray] = one.to_table(schema=one.physical_schema, columns=wanted).columns
             return columns
 
-        found = columns_at(part, list(dict.fromkeys(own.values())), wanted, read, self.pages, self.opened, self.threads)
+        found = columns_at(part, list(dict.fromkeys(own.values())), wanted, read, self.pages, self.opened)
         ready = [name for name in names if name in self.schema.names and (name not in own or own[name] in found)]
         stored = view.stored_names(ready)
         if not stored:

@@ -71,7 +71,7 @@ class OwnRows:
             file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit=INT96_UNIT)
             return file.read(own, use_threads=False).select(own).columns
 
-        return columns_at(part, names, wanted, read, self.pages, self.opened, self.threads)
+        return columns_at(part, names, wanted, read, self.pages, self.opened)
 
 
 # --- rows that match ------------------------------------------------------------------------------
