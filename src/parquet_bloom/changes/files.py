@@ -109,7 +109,7 @@ class DeleteFromFile:
             of_columns = []
             for reader, keys in zip(readers, stored, strict=True):
                 numbers = np.full(footer.rows[group], -1, np.int64)
-                rows, found = rows_of_keys(reader, group, keys)
+                rows, found = rows_of_keys(reader, group, keys.stored, keys.numbers)
                 numbers[rows] = found
                 of_columns.append(numbers)
             if (count := int((of_columns[self.located.column] >= 0).sum())) != expected:
