@@ -13,6 +13,7 @@ from uuid import UUID
 
 import duckdb
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ import pytest
 from changes.erased import erase, footer_of, read, rows_of
 from datafusion import SessionContext
 from deltalake import write_deltalake
+from support.commands import command
 from support.corpus import corpus_file
 from support.footers import edited_footer
 from support.samples import flat_table, keys_table
@@ -384,7 +386,7 @@ def test_hadoops_lz4_becomes_that_of_today_and_the_report_says_so(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("keys", "words"),
-    [([1, None], "NULL"), ([1, 1], "twice"), ([1.5], "floats"), ([1, "a"], "one type"), (pa.table({"x": [1]}), "id")],
+    [([1, None], "NULL"), ([1, 1], "twice"), ([1.5], "double does not fit it"), ([1, "a"], "one type"), (pa.table({"x": [1]}), "id")],
 )
 def test_keys_that_are_none(tmp_path: Path, keys: Any, words: str) -> None:
     flat(tmp_path / "a.parquet")
@@ -392,6 +394,58 @@ def test_keys_that_are_none(tmp_path: Path, keys: Any, words: str) -> None:
     with pytest.raises(RequestError, match=words):
         delete_keys(tmp_path, "id", keys, in_place=True)
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("key", ["ab", b"ab", bytearray(b"ab"), memoryview(b"ab")])
+def test_one_value_is_no_list_of_its_letters(tmp_path: Path, key: Any) -> None:
+    """pyarrow makes an array of "a" and "b", or of 97 and 98, and the rows of these would go."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"name": ["a", "b", "ab"], "id": [97, 98, 99]}), path)
+    before = snapshot(tmp_path)
+    for column in ("name", "id"):
+        with pytest.raises(RequestError, match=r"not one value; give \[value\]"):
+            delete_keys(path, column, key, in_place=True)
+        with pytest.raises(RequestError, match=r"not one value; give \[value\]"):
+            delete_keys(path, ["name", "id"], {"name": ["a"], "id": [97], column: key}, in_place=True)
+        with pytest.raises(RequestError, match=r"not one value; give \[value\]"):
+            parquet_bloom.locate(path, column, key)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pa.table, pa.record_batch])
+def test_keys_of_a_frame(tmp_path: Path, frame: Any) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"name": ["a", "b", "c", "c"], "id": [1, 2, 3, 4]}), path)
+    assert delete_keys(path, "id", frame({"id": [2, 9]}), in_place=True).deleted == 1
+    assert delete_keys(path, ["id", "name"], frame({"id": [3, 1], "name": ["c", "b"]}), in_place=True).deleted == 1
+    assert pq.read_table(path).to_pydict() == {"name": ["a", "c"], "id": [1, 4]}
+    with pytest.raises(RequestError, match="give a table or a mapping that has these columns"):
+        delete_keys(path, "id", frame({"x": [1]}), in_place=True)
+
+
+@pytest.mark.parametrize("keys", [[["a"]], pa.array([{"x": "a"}])])
+def test_keys_that_are_nested_are_refused(tmp_path: Path, keys: Any) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"name": ["a"]}), path)
+    with pytest.raises(RequestError, match="keys must be an array, or a list, of values of one type: these are"):
+        delete_keys(path, "name", keys, in_place=True)
+    same = pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["a"]))
+    assert delete_keys(path, "name", same, in_place=True).deleted == 1
+
+
+def test_keys_in_the_types_that_programs_give_them(tmp_path: Path) -> None:
+    """UUIDs are texts in a CSV, and whole numbers are floats in pandas where one is missing."""
+    ids = [UUID(int=number) for number in range(1000, 1006)]
+    path, keys = tmp_path / "a.parquet", tmp_path / "keys.txt"
+    pq.write_table(pa.table({"u": pa.array(ids, pa.uuid()), "n": range(6)}), path)
+    keys.write_text(f"{ids[0]}\n{str(ids[1]).upper()}\n")
+    assert command("delete", path, "-c", "u", "--keys", keys, "--in-place").returncode == 0
+    assert delete_keys(path, ["n", "u"], {"n": ["2", "4"], "u": [str(ids[2]), str(ids[2])]}, in_place=True).deleted == 1
+    assert delete_keys(path, "n", np.array([3.0, 9.0]), in_place=True).deleted == 1
+    assert pq.read_table(path)["n"].to_pylist() == [4, 5]
+    for column, key in (("u", "zz"), ("n", 4.5)):
+        with pytest.raises(RequestError, match=f"{column}: the column is .* does not fit it"):
+            delete_keys(path, column, [key], in_place=True)
 
 
 def test_requests_that_make_no_sense(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from support import delta_tables as made
 from support import iceberg_tables as iceberg
 from support.iceberg_tables import Warehouse
@@ -868,6 +868,54 @@ def test_a_float_is_no_decimal_that_is_near(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path / "t").to_pyarrow_table()["v"].to_pylist() == [1]
 
 
+STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "value"),
+    [
+        (pa.list_(pa.decimal128(5, 1)), pa.list_(pa.float64()), [1.55]),
+        (pa.list_(pa.date32()), pa.list_(pa.timestamp("us")), [dt.datetime(2026, 1, 1, 5)]),
+        (pa.list_(pa.timestamp("us", "UTC")), pa.list_(pa.timestamp("us")), [dt.datetime(2026, 1, 1, 5)]),
+        (pa.list_(pa.bool_()), pa.list_(pa.int64()), [5]),
+        (STRUCT, pa.struct([("a", pa.int64())]), {"a": 1}),
+        (STRUCT, pa.struct([("a", pa.int64()), ("c", pa.string())]), {"a": 1, "c": "x"}),
+        (STRUCT, pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.int8())]), {"a": 1, "b": "x", "c": 1}),
+        (pa.map_(pa.string(), STRUCT), pa.map_(pa.string(), pa.struct([("a", pa.int64())])), [("k", {"a": 1})]),
+        (pa.decimal128(5, 1), pa.dictionary(pa.int8(), pa.float64()), 1.55),
+        (pa.float32(), pa.float64(), 1e300),
+    ],
+    ids=str,
+)
+def test_no_value_of_a_row_becomes_another_one(
+    kind: pa.DataType, other: pa.DataType, value: Any, tmp_path: Path
+) -> None:
+    """Arrow's casts would round, drop a field, put NULL for another one, take a time off, or make a number infinite."""
+    DeltaTable.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("v", kind)]))
+    rows = pa.table({"id": pa.array([1]), "v": pa.array([value], pa.float64() if value in (1.55, 1e300) else other)})
+    if pa.types.is_dictionary(other):
+        rows = rows.set_column(1, "v", rows["v"].dictionary_encode())
+    with pytest.raises(RequestError, match="v: the column is .* does not fit it; give values of its type"):
+        parquet_bloom.upsert(f"delta:{tmp_path}/t", rows, "id")
+    assert DeltaTable(tmp_path / "t").version() == 0
+
+
+def test_values_of_other_types_that_stay_what_they_are(tmp_path: Path) -> None:
+    inner = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
+    DeltaTable.create(
+        tmp_path / "t", pa.schema([("id", pa.decimal128(5, 1)), ("v", pa.list_(inner)), ("f", pa.float32())])
+    )
+    other = pa.large_list(pa.struct([("b", pa.list_(pa.large_string())), ("a", pa.int64())]))
+    values = [[{"b": ["x"], "a": 1}, None], None, []]
+    floats = [float("inf"), 0.5, None]
+    rows = pa.table({"id": [1, 2, 3], "v": pa.array(values, other), "f": floats})
+    assert parquet_bloom.upsert(f"delta:{tmp_path}/t", rows, "id").appended == 3
+    found = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("id")
+    assert found["v"].to_pylist() == values
+    assert found["f"].to_pylist() == floats
+    assert parquet_bloom.delete_keys(f"delta:{tmp_path}/t", "id", [1, 7]).deleted == 1
+
+
 def test_an_empty_text_in_a_partition_column_of_delta_is_refused(tmp_path: Path) -> None:
     """It would be stored as NULL, which equals no key: each call would append the row once more."""
     schema = pa.schema([("tenant", pa.string()), ("id", pa.int64())])
@@ -878,6 +926,17 @@ def test_an_empty_text_in_a_partition_column_of_delta_is_refused(tmp_path: Path)
         parquet_bloom.upsert(source, pa.table({"tenant": ["b", ""], "id": [1, 3]}), ["tenant", "id"])
     assert sorted(DeltaTable(tmp_path / "t").to_pyarrow_table()["id"].to_pylist()) == [1, 2]
     assert parquet_bloom.delete_keys(source, "id", [1]).deleted == 1, "the row beside it has NULL, and stays"
+
+
+def test_uuids_of_a_table_as_texts(tmp_path: Path) -> None:
+    table, ids = Warehouse(tmp_path), [UUID(int=number) for number in range(1000, 1004)]
+    table.create(Schema(NestedField(1, "u", UUIDType()), NestedField(2, "n", LongType())))
+    how: Any = {"catalog_properties": table.properties}
+    rows = pa.table({"u": [str(one) for one in ids], "n": range(4)})
+    assert parquet_bloom.upsert("iceberg:cat/ns.t", rows, "u", **how).appended == 4
+    assert parquet_bloom.upsert("iceberg:cat/ns.t", rows.slice(1), "u", deletes=[str(ids[0])], **how).replaced == 3
+    assert parquet_bloom.delete_keys("iceberg:cat/ns.t", "u", [ids[1].bytes, ids[2].bytes], **how).deleted == 2
+    assert table.load().scan().to_arrow().to_pylist() == [{"u": ids[3], "n": 3}]
 
 
 @pytest.mark.parametrize("rows", ["0", "-1", "many"])

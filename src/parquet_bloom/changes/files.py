@@ -159,13 +159,18 @@ def delete_from_files(
 
 
 def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:
-    """The keys by column: texts, as of a CSV, in the type of the first file's column. Raises RequestError."""
+    """The keys by column: texts, as of a CSV, and floats, as of pandas, in the type of the first file's column.
+
+    Raises RequestError.
+    """
     arrays = dict(zip(request.columns, arrays_of(request.columns, request.deletes), strict=True))
-    if texts := [name for name, array in arrays.items() if is_text(array.type)]:
+    if others := [name for name, array in arrays.items() if is_text(array.type) or pa.types.is_floating(array.type)]:
         source: Any = CallSource(snapshot)
         schema = Scan(source).first_schema
-        for name in {*texts} & {*schema.names}:
-            if not is_text(kind := schema.field(name).type):
+        for name in {*others} & {*schema.names}:
+            kind = schema.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not is_text(kind):
                 arrays[name] = as_stored(as_type(name, arrays[name], kind))
     return arrays
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from parquet_bloom.keys.locate import facts_of, keys_as_array, locate
 from parquet_bloom.options import PathLike
 
 Integers = NDArray[np.int64]
+_UUID = pa.uuid()
+_SMALL_FLOATS = (pa.float16(), pa.float32())  # a float64 may be too great for them, and Arrow's cast makes it infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,9 @@ class RowKeys:
 
 def arrays_of(columns: Sequence[str], keys: Any) -> list[pa.Array]:
     """The keys as an array for each column. Raises RequestError for what is no array, table or mapping of them."""
+    keys = _table_of(keys)
     parts = [keys] if len(columns) == 1 and not isinstance(keys, pa.Table | Mapping) else None
-    if parts is None and (not isinstance(keys, pa.Table | Mapping) or {*columns} - {*_names(keys)}):
+    if parts is None and (not isinstance(keys, pa.Table | Mapping) or any(_names(keys).count(c) != 1 for c in columns)):
         raise RequestError(f"keys of {', '.join(columns)}: give a table or a mapping that has these columns")
     arrays = [keys_as_array(one) for one in parts or [keys[name] for name in columns]]
     if len({len(array) for array in arrays}) != 1:
@@ -95,37 +99,86 @@ def arrays_of(columns: Sequence[str], keys: Any) -> list[pa.Array]:
     return arrays
 
 
-def _names(keys: pa.Table | Mapping[str, Any]) -> Sequence[str]:
-    return keys.column_names if isinstance(keys, pa.Table) else list(keys)
+def _table_of(keys: Any) -> Any:
+    """A frame, or another table that Arrow's stream gives, as a pyarrow Table; all else as it is."""
+    if isinstance(keys, pa.Table | pa.Array | pa.ChunkedArray) or not hasattr(keys, "__arrow_c_stream__"):
+        return pa.Table.from_batches([keys]) if isinstance(keys, pa.RecordBatch) else keys
+    try:
+        return pa.RecordBatchReader.from_stream(keys).read_all()
+    except (pa.ArrowException, TypeError):  # a series is an array
+        return keys
+
+
+def _names(keys: pa.Table | Mapping[str, Any]) -> list[str]:
+    return list(keys.column_names if isinstance(keys, pa.Table) else keys)
 
 
 def as_type(name: str, column: Any, kind: pa.DataType) -> Any:
     """Values as a column stores them. Raises RequestError where one would become another value, or none."""
     reason = f"{name}: the column is {kind}, and {column.type} does not fit it; give values of its type"
-    if _family(kind) not in (_family(column.type), "") and not (pa.types.is_null(column.type) or is_text(column.type)):
-        raise RequestError(reason)
-    # Arrow rounds a float to the digits of a decimal without a word, and its text not.
-    as_text = pa.types.is_floating(column.type) and pa.types.is_decimal(kind)
+    if column.type == kind:
+        return column
     try:
-        return column if column.type == kind else (column.cast(pa.string()) if as_text else column).cast(kind)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_decimal(kind) and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+            column = column.cast(
+                pa.string()
+            )  # Arrow rounds a float to a decimal, and wants 19 digits of room for an int64
+        if is_text(column.type) and kind == _UUID:
+            column = pa.array(
+                [None if text is None else UUID(text).bytes for text in column.to_pylist()], pa.binary(16)
+            )
+        fits = _keeps_values(column.type, kind)
+        found = column.cast(kind) if fits else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"{reason} ({first_line(error)})") from error
+    if not fits or (kind in _SMALL_FLOATS and pc.sum(pc.is_inf(found)).as_py() != _infinite(column)):
+        raise RequestError(reason)
+    return found
+
+
+def _infinite(column: Any) -> int | None:
+    """How many values are infinite, None of no values: of texts and decimals those that the greatest float has."""
+    numbers = column if pa.types.is_floating(column.type) else column.cast(pa.float64())
+    found: int | None = pc.sum(pc.is_inf(numbers)).as_py()
+    return found
+
+
+def _keeps_values(own: pa.DataType, kind: pa.DataType, inside: bool = False) -> bool:
+    """Whether a cast keeps each value, or fails.
+
+    Arrow's casts would take a time off a timestamp, a zone for UTC, and a number for its digits. In lists and structs
+    they would also round to a decimal, leave out a field, and put NULL for one that is not there.
+    """
+    if own == kind or pa.types.is_null(own):
+        return True
+    if pa.types.is_dictionary(own):
+        return _keeps_values(own.value_type, kind, inside)
+    own, kind = (getattr(one, "storage_type", one) for one in (own, kind))
+    if not pa.types.is_nested(kind):
+        if inside and pa.types.is_decimal(kind) and pa.types.is_floating(own):
+            return False
+        return _family(kind) == _family(own) or is_text(own)
+    fields, wanted = arrow_types.fields_of(own), arrow_types.fields_of(kind)
+    if not arrow_types.are_alike(own, kind) or len(fields) != len(wanted):
+        return False
+    if pa.types.is_struct(kind):
+        fields, wanted = (sorted(some, key=lambda field: str(field.name)) for some in (fields, wanted))
+        if [field.name for field in fields] != [field.name for field in wanted]:
+            return False
+    return all(_keeps_values(one.type, other.type, True) for one, other in zip(fields, wanted, strict=True))
 
 
 def _family(kind: pa.DataType) -> str:
-    """Types between which a cast keeps values, or fails; "" of a nested one, which has types of its own.
-
-    Arrow's casts would take a time off a timestamp, a zone for UTC, and a number for its digits.
-    """
-    if pa.types.is_dictionary(kind):
-        return _family(kind.value_type)
+    """Types between which a cast keeps values, or fails."""
     if pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz is None else "timestamp with a zone"
     if is_text(kind) or arrow_types.is_bytes(kind):
         return "text"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
-    return "" if pa.types.is_nested(kind) else str(kind)
+    return str(kind)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -54,8 +54,9 @@ def delete_keys(
 
     source   "delta:PATH_OR_URI" or "iceberg:CATALOG/namespace.table"; or files, a folder, a glob
     column   of the keys, or several, of which a key has a value each
-    keys     of one column an array or a list; of several a table or a mapping with these columns. They get the types of
-             the columns. No NULL, no float, none twice. A key that no row has is ignored; NULL in a row equals no key
+    keys     of one column an array or a list; of several a table, a frame or a mapping with these columns. They get the
+             types of the columns. No NULL, no float, none twice. A key that no row has is ignored; NULL in a row equals
+             no key
     output   of files: a new file, or a folder for several; or else in_place=True
     index    folder of a key index: files that it covers are not opened to find keys. If it covered all files of a table
              it is updated after the commit; else the report's notes say that it is behind

@@ -120,8 +120,8 @@ def _keys_of(request: RowsRequest, rows: pa.Table | None, schema: pa.Schema) -> 
     deletes = [] if request.deletes is None else arrays_of(names, request.deletes)
     parts: list[list[pa.Array]] = [[] for _ in names]
     kinds = [getattr(schema.field(name).type, "storage_type", schema.field(name).type) for name in names]
-    for of_column, name, array, kind in zip(parts, names, deletes, kinds, strict=False):  # of these may be none
-        of_column.append(as_type(name, array, kind))
+    for of_column, name, array in zip(parts, names, deletes, strict=False):  # of these may be none
+        of_column.append(as_stored(as_type(name, array, schema.field(name).type)))
     for of_column, name in zip(parts, names, strict=True):
         of_column += [] if rows is None else [as_stored(chunk) for chunk in rows[name].chunks]
     arrays = [pa.chunked_array(some, kind).combine_chunks() for some, kind in zip(parts, kinds, strict=True)]

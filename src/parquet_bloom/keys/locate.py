@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import FileChangedError, FileError, RefusedTypeError, RequestError, StaleIndexError
 from parquet_bloom.filters.decode import ColumnReader
-from parquet_bloom.format.arrow_types import array_of
+from parquet_bloom.format.arrow_types import array_of, without_views
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.format.values import type_of
@@ -153,6 +153,8 @@ def facts_of(found: pa.Table) -> dict[str, Any]:
 
 def keys_as_array(keys: Any) -> pa.Array:
     """Keys as an Arrow array of one plain type. Raises RequestError."""
+    if isinstance(keys, str | bytes | bytearray | memoryview):  # pyarrow makes its letters, or its bytes, an array
+        raise RequestError("keys must be an array, or a list, and not one value; give [value]")
     with _refusing_mixed():
         found = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else array_of(keys)
         if isinstance(found, pa.ChunkedArray):
@@ -161,7 +163,11 @@ def keys_as_array(keys: Any) -> pa.Array:
             found = found.storage
         if pa.types.is_dictionary(found.type):
             found = found.dictionary_decode()
-        return found
+        if pa.types.is_run_end_encoded(found.type):
+            found = pc.run_end_decode(found)
+        if pa.types.is_nested(found.type):
+            raise TypeError(f"these are {found.type}")
+        return found.cast(without_views(found.type))  # Polars' texts, of which pyarrow finds none in another array
 
 
 def distinct_keys(keys: Any) -> pa.Array:
