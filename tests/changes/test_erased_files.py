@@ -386,7 +386,13 @@ def test_hadoops_lz4_becomes_that_of_today_and_the_report_says_so(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("keys", "words"),
-    [([1, None], "NULL"), ([1, 1], "twice"), ([1.5], "double does not fit it"), ([1, "a"], "one type"), (pa.table({"x": [1]}), "id")],
+    [
+        ([1, None], "NULL"),
+        ([1, 1], "twice"),
+        ([1.5], "double does not fit it"),
+        ([1, "a"], "one type"),
+        (pa.table({"x": [1]}), "id"),
+    ],
 )
 def test_keys_that_are_none(tmp_path: Path, keys: Any, words: str) -> None:
     flat(tmp_path / "a.parquet")
