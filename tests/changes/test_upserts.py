@@ -24,6 +24,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from support import delta_tables as made
 from support import iceberg_tables as iceberg
+from support.commands import command
 from support.iceberg_tables import Warehouse
 from support.repeats import more_then_slow
 
@@ -757,7 +758,7 @@ def test_rows_that_are_refused(kind: Any, tmp_path: Path) -> None:
     ):
         with pytest.raises(parquet_bloom.RequestError, match="the rows have the columns"):
             parquet_bloom.upsert(table.source, pa.table(wrong), "id", **table.options)
-    with pytest.raises(parquet_bloom.UnknownColumnError, match="there is no column nothing; there are: id, v, day"):
+    with pytest.raises(parquet_bloom.UnknownColumnError, match="no column nothing; there are: id, v, day"):
         parquet_bloom.delete_keys(table.source, "nothing", [1], **table.options)
     assert table.rows() == rows
 
@@ -926,6 +927,30 @@ def test_an_empty_text_in_a_partition_column_of_delta_is_refused(tmp_path: Path)
         parquet_bloom.upsert(source, pa.table({"tenant": ["b", ""], "id": [1, 3]}), ["tenant", "id"])
     assert sorted(DeltaTable(tmp_path / "t").to_pyarrow_table()["id"].to_pylist()) == [1, 2]
     assert parquet_bloom.delete_keys(source, "id", [1]).deleted == 1, "the row beside it has NULL, and stays"
+
+
+def test_names_in_quotes(tmp_path: Path) -> None:
+    """The library quotes a name with a dot; keys and rows have it as it is."""
+    rows = pa.table({"a.b": [1, 2, 3, 4], 'say "x"': ["a", "b", "c", "d"]})
+    write_deltalake(tmp_path / "t", rows)
+    (tmp_path / "f").mkdir()
+    pq.write_table(rows, tmp_path / "f" / "a.parquet")
+    (tmp_path / "keys.csv").write_text("a.b\n1\n")
+    both = ['"a.b"', '"say ""x"""']
+    sources: list[tuple[str, dict[str, Any]]] = [
+        (f"delta:{tmp_path}/t", {}),
+        (str(tmp_path / "f" / "a.parquet"), {"in_place": True}),
+    ]
+    for source, how in sources:
+        place = [] if not how else ["--in-place"]
+        assert command("delete", source, "-c", '"a.b"', "--keys", tmp_path / "keys.csv", *place).returncode == 0
+        assert parquet_bloom.delete_keys(source, both[0], ["2"], **how).deleted == 1
+        assert parquet_bloom.delete_keys(source, both, {"a.b": [3], 'say "x"': ["c"]}, **how).deleted == 1
+        assert parquet_bloom.delete_keys(source, both, {both[0]: [4], both[1]: ["c"]}, **how).deleted == 0
+        with pytest.raises(parquet_bloom.UnknownColumnError, match='no column a.b; near names: "a.b"'):
+            parquet_bloom.delete_keys(source, "a.b", [4], **how)
+        assert parquet_bloom.read_table(source).to_pylist() == rows.to_pylist()[3:]
+    assert parquet_bloom.upsert(sources[0][0], rows, both[0]).appended == 3
 
 
 def test_uuids_of_a_table_as_texts(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from parquet_bloom.changes.keys import (
     as_type,
     is_text,
     located_rows,
+    plain_name,
 )
 from parquet_bloom.changes.values import KeyChanges, RewrittenFile
 from parquet_bloom.edit.changeable import ChangeableFiles
@@ -167,8 +168,10 @@ def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:
     if others := [name for name, array in arrays.items() if is_text(array.type) or pa.types.is_floating(array.type)]:
         source: Any = CallSource(snapshot)
         schema = Scan(source).first_schema
-        for name in {*others} & {*schema.names}:
-            kind = schema.field(name).type
+        for name in others:
+            if plain_name(name) not in schema.names:
+                continue
+            kind = schema.field(plain_name(name)).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if not is_text(kind):
                 arrays[name] = as_stored(as_type(name, arrays[name], kind))

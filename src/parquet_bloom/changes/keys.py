@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.format import arrow_types
+from parquet_bloom.format.schema import split_path
 from parquet_bloom.keys.locate import facts_of, keys_as_array, locate
 from parquet_bloom.options import PathLike
 
@@ -89,11 +90,12 @@ class RowKeys:
 
 def arrays_of(columns: Sequence[str], keys: Any) -> list[pa.Array]:
     """The keys as an array for each column. Raises RequestError for what is no array, table or mapping of them."""
-    keys = _table_of(keys)
-    parts = [keys] if len(columns) == 1 and not isinstance(keys, pa.Table | Mapping) else None
-    if parts is None and (not isinstance(keys, pa.Table | Mapping) or any(_names(keys).count(c) != 1 for c in columns)):
+    parts: list[Any] = [_table_of(keys)]
+    if len(columns) > 1 or isinstance(parts[0], pa.Table | Mapping):
+        parts = [_column_of(parts[0], name) for name in columns]
+    if any(one is None for one in parts):
         raise RequestError(f"keys of {', '.join(columns)}: give a table or a mapping that has these columns")
-    arrays = [keys_as_array(one) for one in parts or [keys[name] for name in columns]]
+    arrays = [keys_as_array(one) for one in parts]
     if len({len(array) for array in arrays}) != 1:
         raise RequestError("the columns of the keys are not of one length; give each key a value of each")
     return arrays
@@ -109,8 +111,17 @@ def _table_of(keys: Any) -> Any:
         return keys
 
 
-def _names(keys: pa.Table | Mapping[str, Any]) -> list[str]:
-    return list(keys.column_names if isinstance(keys, pa.Table) else keys)
+def _column_of(keys: Any, column: str) -> Any:
+    """A column of a table or mapping, by its name with quotes or without; None: there is none, or two."""
+    names = keys.column_names if isinstance(keys, pa.Table) else list(keys) if isinstance(keys, Mapping) else []
+    name = column if column in names else plain_name(column)
+    return keys[name] if names.count(name) == 1 else None
+
+
+def plain_name(column: str) -> str:
+    """The name of a column without its quotes; of one in a struct its path. Raises RequestError."""
+    path = split_path(column)
+    return path[0] if len(path) == 1 else column
 
 
 def as_type(name: str, column: Any, kind: pa.DataType) -> Any:

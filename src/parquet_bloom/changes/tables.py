@@ -16,7 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom._version import __version__
-from parquet_bloom.changes.keys import Located, RowKeys, RowsRequest, arrays_of, as_stored, as_type, located_rows
+from parquet_bloom.changes.keys import (
+    Located,
+    RowKeys,
+    RowsRequest,
+    arrays_of,
+    as_stored,
+    as_type,
+    located_rows,
+    plain_name,
+)
 from parquet_bloom.changes.values import KeyChanges, RewrittenFile
 from parquet_bloom.edit.add import AddToFile
 from parquet_bloom.edit.add_to_source import request_for_source
@@ -26,11 +35,11 @@ from parquet_bloom.errors import (
     FileChangedError,
     ParquetBloomError,
     RequestError,
-    UnknownColumnError,
     UnknownCommitError,
 )
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.provenance import all_ranges
+from parquet_bloom.format.schema import join_path, split_path, unknown_column
 from parquet_bloom.keys.update import update_index
 from parquet_bloom.options import DEFAULT_FORM, PathLike
 from parquet_bloom.rows.scan import Scan
@@ -59,7 +68,7 @@ def change_table_rows(about: CallSource, request: RowsRequest, progress: Progres
     report = KeyChanges(
         without_secret(name.unversioned), list(request.columns), len(snapshot.files), dry_run=request.dry_run
     )
-    among = [n for n, column in enumerate(request.columns) if column not in snapshot.logged]
+    among = [n for n, column in enumerate(request.columns) if plain_name(column) not in snapshot.logged]
     if not among:
         reason = "is a partition column, which no file has"
         raise RequestError(f"{request.columns[0]}: {reason}; name a column of the files, too")
@@ -114,16 +123,18 @@ def _rows_of_table(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
 def _keys_of(request: RowsRequest, rows: pa.Table | None, schema: pa.Schema) -> tuple[RowKeys, int]:
     """All keys in the types of the table, those to be deleted first, and how many these are."""
     names = request.columns
+    paths = [(field.name,) for field in schema]
     for name in names:
-        if name not in schema.names:
-            raise UnknownColumnError(f"there is no column {name}; there are: {', '.join(schema.names)}")
+        if split_path(name) not in paths:
+            raise unknown_column(name, list(map(join_path, paths)))
     deletes = [] if request.deletes is None else arrays_of(names, request.deletes)
     parts: list[list[pa.Array]] = [[] for _ in names]
-    kinds = [getattr(schema.field(name).type, "storage_type", schema.field(name).type) for name in names]
-    for of_column, name, array in zip(parts, names, deletes, strict=False):  # of these may be none
-        of_column.append(as_stored(as_type(name, array, schema.field(name).type)))
+    types = [schema.field(plain_name(name)).type for name in names]
+    kinds = [getattr(one, "storage_type", one) for one in types]
+    for of_column, name, array, kind in zip(parts, names, deletes, types, strict=False):  # of these may be none
+        of_column.append(as_stored(as_type(name, array, kind)))
     for of_column, name in zip(parts, names, strict=True):
-        of_column += [] if rows is None else [as_stored(chunk) for chunk in rows[name].chunks]
+        of_column += [] if rows is None else [as_stored(chunk) for chunk in rows[plain_name(name)].chunks]
     arrays = [pa.chunked_array(some, kind).combine_chunks() for some, kind in zip(parts, kinds, strict=True)]
     return RowKeys(names, dict(zip(names, arrays, strict=True))), len(deletes[0]) if deletes else 0
 
@@ -216,7 +227,7 @@ class _Change:
         """The number of each row's key. Raises FileChangedError where `locate` found other rows."""
         of_columns = []
         for name, values in zip(self.keys.columns, self.keys.distinct, strict=True):
-            column = pa.chunked_array([as_stored(chunk) for chunk in stored[name].chunks], values.type)
+            column = pa.chunked_array([as_stored(chunk) for chunk in stored[plain_name(name)].chunks], values.type)
             found = pc.index_in(column, value_set=values)
             of_columns.append(found.fill_null(-1).to_numpy().astype(np.int64))
         count = int((of_columns[self.located.column] >= 0).sum())

@@ -109,12 +109,15 @@ def read_keys(path: str, columns: tuple[str, ...]) -> Any:
         if len(columns) > 1:
             raise RequestError(f"{path}: keys of several columns are in a .parquet, .arrow or .csv with their names")
         return keys_of(path, None, columns[0])[-1]
-    found = read_rows(path)
-    if len(columns) == 1 and columns[0] not in found.column_names and found.num_columns == 1:
+    from parquet_bloom.changes.keys import plain_name
+
+    found, names = read_rows(path), list(map(plain_name, columns))
+    if len(columns) == 1 and names[0] not in found.column_names and found.num_columns == 1:
         return found.column(0)
-    if missing := [name for name in columns if name not in found.column_names]:
-        raise RequestError(f"{path}: has no column {missing[0]}; there are: {', '.join(found.column_names)}")
-    return found.select(list(columns))
+    if missing := [name for name in names if found.column_names.count(name) != 1]:
+        reason = "two columns" if missing[0] in found.column_names else "no column"
+        raise RequestError(f"{path}: has {reason} {missing[0]}; there are: {', '.join(found.column_names)}")
+    return found.select(names)
 
 
 def read_rows(path: str) -> Any:
