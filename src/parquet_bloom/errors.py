@@ -108,9 +108,13 @@ def visible(text: str, but: str = "") -> str:
     return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text)
 
 
+_LINE = 1000  # characters of another library's error
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of another library's error, or else its name."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of another library's error, or else its name; without the end of a long one, as of a value."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= _LINE else f"{line[:_LINE]}..."
 
 
 # --- the file's doing -------------------------------------------------------------------------

@@ -109,6 +109,9 @@ def test_keys_of_two_columns_and_an_index(here: Path) -> None:
             "string does not fit it; give values of its type (Failed to parse",
         ),
         ("delete delta:t -c code --keys missing.csv", "missing.csv: No such file"),
+        ("delete delta:t -c code --keys missing.parquet", "missing.parquet: No such file or directory"),
+        ("delete delta:t -c code --keys utf16.csv", "utf16.csv: 'utf-8' codec can't decode byte 0xff"),
+        ("delete delta:t -c at --keys long.txt", "9999..."),
         ("delete delta:t -c code -c n --keys keys.txt", "keys of several columns are in a .parquet, .arrow or .csv"),
         ("delete delta:t -c at --keys keys.csv", "keys.csv: has no column at; there are: code, n"),
         ("delete delta:t -c code --keys null.csv", "code: a key is NULL"),
@@ -124,8 +127,13 @@ def test_what_is_refused(words: str, said: str, here: Path) -> None:
     (here / "null.csv").write_text('code,n\n,1\n"",1\n')
     (here / "keys.txt").write_text("007\n")
     (here / "text.parquet").write_text("no Parquet")
+    (here / "utf16.csv").write_text("code\n007\n", encoding="utf-16")
+    (here / "long.txt").write_text("9" * 1_000_000)
     pq.write_table(pa.table(ROWS), "plain.parquet")
-    assert said in refused(*words.split())
+    message = refused(*words.split())
+    assert said in message
+    assert len(message) < 2000
+    assert "unexpected" not in message
     assert DeltaTable("t").version() == 1
     assert codes() == ["", "007", "08", "7", "x"]
 

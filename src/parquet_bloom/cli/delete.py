@@ -149,5 +149,5 @@ def read_rows(path: str) -> Any:
             null_values=[""],
         )
         return pyarrow.csv.read_csv(path, convert_options=texts)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -193,7 +194,8 @@ def keys_of(path: str, named: str | None, column: str) -> list[Any]:
 
 def unreadable(path: str, error: Exception) -> StorageError:
     """The error for a file that pyarrow does not read."""
-    said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else first_line(error)
+    number = errno.ENOENT if isinstance(error, FileNotFoundError) else getattr(error, "errno", None)
+    said = os.strerror(number) if number else first_line(error)
     return StorageError(path, said)
 
 
