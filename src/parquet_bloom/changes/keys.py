@@ -228,9 +228,9 @@ def located_rows(source: Any, keys: RowKeys, index: PathLike | None, among: Sequ
         column = min(among, key=lambda n: pc.sum(places[n]["rows"]).as_py() or 0)
         searched = [facts_of(one)["searched"] for one in places.values()]
     found = locate(source, keys.columns[column], keys.distinct[column], index, verify=True)
+    places = found.select(["file", "row_group"]).append_column("rows", pc.list_value_length(found["row_numbers"]))
+    counted = places.group_by(["file", "row_group"]).aggregate([("rows", "sum")])
     counts: dict[str, dict[int, int]] = {}
-    columns = (found["file"].to_pylist(), found["row_group"].to_pylist(), pc.list_value_length(found["row_numbers"]))
-    for file, group, count in zip(columns[0], columns[1], columns[2].to_pylist(), strict=True):
-        groups = counts.setdefault(file, {})
-        groups[group] = groups.get(group, 0) + count
+    for file, group, count in zip(*(column.to_pylist() for column in counted.columns), strict=True):
+        counts.setdefault(file, {})[group] = count
     return Located(column, counts, min([*searched, facts_of(found)["searched"]]))
