@@ -243,6 +243,8 @@ def test_engines_keep_the_rows_with_nan(tmp_path: Path) -> None:
     assert [key for key, (_, bounds) in chunks.items() if bounds is None] == [(1, "f")], "its row group has the NaN"
     found = _rows_of(target, "f > 900")
     assert found["datafusion false"] == found["duckdb"] == [500, *range(901, 1000)], "NaN is greater than all"
+    again = add(target, None, in_place=True, page_bounds=["*"])
+    assert (again.offset_indexes, again.column_indexes, again.index_bytes) == (0, 0, 0)
 
 
 def test_datafusion_reads_less(tmp_path: Path) -> None:

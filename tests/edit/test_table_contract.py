@@ -87,7 +87,10 @@ def test_page_indexes_come_and_go(table: Kind, way: str | None, columns: list[st
     if isinstance(table, Delta):  # whose writer gives files page indexes
         table = Converted(table.root.parent)
         before, old = table.rows(), table.version()
-    assert [file.offset_indexes for file in table.add(columns, **options, dry_run=True).files] == [2] * FILES
+    dry = table.add(columns, **options, dry_run=True)
+    assert [(f.offset_indexes, f.column_indexes, f.output != f.source) for f in dry.files] == [
+        (2, 1, way is None)
+    ] * FILES
     report = table.add(columns, **options)
     assert [(c.files, c.same_path) for c in report.commits] == [(FILES, FILES if way == "same-path" else 0)]
     assert [(f.offset_indexes, f.column_indexes) for f in report.files] == [(2, 1)] * FILES
@@ -97,6 +100,11 @@ def test_page_indexes_come_and_go(table: Kind, way: str | None, columns: list[st
     all_agree(table, before)
     assert table.rows(old) == before, "the version before reads as it did"
     assert table.add(columns, **options).commits == [], "there is nothing to commit"
+    more = options | {"page_bounds": ["*"]}
+    assert [
+        (f.offset_indexes, f.column_indexes, f.output != f.source)
+        for f in table.add(columns, **more, dry_run=True).files
+    ] == [(0, 1, way is None)] * FILES
     removed = table.remove(commit=way)
     if isinstance(table, Plain):  # whose requests are built by hand
         return

@@ -131,6 +131,7 @@ def _carry_out(
         written = Writer(source, footer, file_plan, run, built).write(new)
         report.wrong_statistics = written.wrong_statistics
         report.engine_notes += written.bound_notes
+        report.take_indexes(written.indexes)
         if not written.changes:
             report.skipped += written.skipped
             new.discard()
@@ -138,7 +139,6 @@ def _carry_out(
         # The new version has no name yet. It is read back through the file system, and any contradiction is an error
         # that leaves the target as it was.
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
-        report.take_indexes(written.indexes)
         report.bytes_after = new.at
         flushing = run.workers.copy(new.flush_early)  # the disk works while all is read back
         try:

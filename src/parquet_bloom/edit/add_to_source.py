@@ -320,7 +320,7 @@ class AddToTableFile:
                 report = add_to(logged, file, target, run)
             had = logged.size
         _rename(report, names, skipped)
-        planned = report.planned_filters or report.offset_indexes
+        planned = report.planned_filters or report.offset_indexes or report.column_indexes
         if not (planned if look_only else report.filters or report.bytes_after != had):
             report.output = report.source  # no other file was made
             return FileOutcome(report)

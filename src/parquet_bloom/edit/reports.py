@@ -95,7 +95,8 @@ class AddedFile(FileReport):
                   breaks on them under a condition that no file shows; and which engines miss a NaN beside bounds
     warnings      over which of the filters the engine that was named gives wrong answers: columns that were named
     wrong_statistics  that chunks state which were decoded for their filters; `repair` writes them right
-    offset_indexes, column_indexes  chunks that got one, or, of the first in a dry run, would get one
+    offset_indexes, column_indexes  chunks that got one, or in a dry run would get one; of columns that were not named
+                  a dry run does not know, as their pages have to be decoded
     index_bytes   of these page indexes
     index_notes   why there are no page indexes, or no column index of a column that was named
     """
@@ -127,6 +128,7 @@ class AddedFile(FileReport):
         self.skipped = plan.skipped
         self.planned_filters = len(plan.sizings)
         self.offset_indexes, self.index_notes = len(plan.indexes.offsets), plan.indexes.notes
+        self.column_indexes = sum(column in plan.indexes.named for _, column in plan.indexes.bounds)
         self.planned = dict(Counter(leaves[column].name for _, column in sorted(plan.sizings)))
         some = [leaves[column] for column in plan.columns]
         if request.form.name == "final":
