@@ -140,6 +140,7 @@ def _locate() -> dict[str, Any]:
             **dict.fromkeys(("places", "files"), _COUNT),
             "covered": {**_COUNT, "description": "files that the index answered for"},
             "searched": {**_COUNT, "description": "files that were opened"},
+            "absent": {**_COUNT, "description": "of these, files without the column"},
             "expected_false": {"type": "number", "description": "places that are expected to be there by chance"},
             "note": {"type": ["string", "null"], "description": "what the index could not be asked for"},
             **dict.fromkeys(("index_requests", "index_bytes"), _COUNT),

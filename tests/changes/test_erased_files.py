@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import duckdb
+import fastparquet
 import numpy as np
 import pandas
 import polars
@@ -452,6 +453,43 @@ def test_keys_in_the_types_that_programs_give_them(tmp_path: Path) -> None:
     for column, key in (("u", "zz"), ("n", 4.5)):
         with pytest.raises(RequestError, match=f"{column}: the column is .* does not fit it"):
             delete_keys(path, column, [key], in_place=True)
+
+
+def test_files_without_the_column_are_counted(tmp_path: Path) -> None:
+    """They may have rows of the user all the same."""
+    for name, columns in {
+        "a": ["id", "n"],
+        "b": ["ID", "n"],
+        "c": ["x", "n"],
+        "d": ["id", "N"],
+        "e": ["id", "n"],
+    }.items():
+        pq.write_table(
+            pa.table({column: pa.array([] if name == "e" else [1], pa.int64()) for column in columns}), tmp_path / name
+        )
+    every = [tmp_path / name for name in "abcde"]
+    report = delete_keys(every, "id", [1], in_place=True, dry_run=True)
+    assert (report.deleted, report.notes) == (2, ["2 files without a column id: all rows stay"])
+    report = delete_keys(every, ["id", "n"], {"id": [1], "n": [1]}, in_place=True, dry_run=True)
+    assert report.deleted == 1
+    assert report.notes == ["2 files without a column id: all rows stay", "1 file without a column n: all rows stay"]
+    assert delete_keys(every[0], "id", [1], in_place=True).notes == []
+
+
+@pytest.mark.parametrize("below", [".", "y=1/m=2"])
+def test_files_with_a_summary_are_refused(tmp_path: Path, below: str) -> None:
+    path = tmp_path / "t" / below / "a.parquet"
+    path.parent.mkdir(parents=True)
+    fastparquet.write(path, pandas.DataFrame({"id": range(10)}))
+    fastparquet.writer.merge([str(path)], root=str(tmp_path / "t"))
+    before = snapshot(tmp_path)
+    for dry_run in (True, False):
+        with pytest.raises(LayoutError, match="_metadata says where the rows of this file are"):
+            delete_keys(tmp_path / "t", "id", [3], in_place=True, dry_run=dry_run)
+    assert delete_keys(tmp_path / "t", "id", [77], in_place=True).deleted == 0
+    assert snapshot(tmp_path) == before
+    assert delete_keys(tmp_path / "t", "id", [3], tmp_path / "new").deleted == 1
+    assert delete_keys(tmp_path / "t", "id", [3], in_place=True, force=True).deleted == 1
 
 
 def test_requests_that_make_no_sense(tmp_path: Path) -> None:

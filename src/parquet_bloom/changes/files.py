@@ -9,7 +9,8 @@ All files are held to the version that `locate` searched: one that changes meanw
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +34,7 @@ from parquet_bloom.edit.reports import FileReport
 from parquet_bloom.edit.row_groups import Kept
 from parquet_bloom.edit.table_commit import FileOutcome
 from parquet_bloom.edit.without_rows import check_flat, write_without_rows
-from parquet_bloom.errors import FileChangedError, RequestError
+from parquet_bloom.errors import FileChangedError, LayoutError, RequestError, parameter
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.keys.locate import KeyCasts, rows_of_keys
@@ -43,11 +44,12 @@ from parquet_bloom.output.target import Target, Writing
 from parquet_bloom.rows.scan import Scan
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource
-from parquet_bloom.storage.display import without_secret
+from parquet_bloom.storage.display import quantity, without_secret
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import WorkerSets, processors
 
@@ -142,6 +144,8 @@ def delete_from_files(
             to.tables.check_target(file, to.outputs.targets[file], force=False)
             with OpenFile(file) as opened:
                 check_flat(opened, how.force)
+    if how.in_place and not how.force:
+        _check_summaries(file for file in snapshot.files if str(file) in located.rows)
     meter = Meter(progress, snapshot.files)
     with WorkerSets(request.threads or processors()) as sets:
         leaves = _first_leaves(snapshot.files, request.columns)
@@ -151,12 +155,32 @@ def delete_from_files(
     report.rewritten = [one.found for one in changed.files if one.found is not None]
     report.deleted = sum(one.deleted for one in report.rewritten)
     report.bytes_written = sum(one.bytes_after for one in report.rewritten)
-    report.notes = [*to.notes, *changed.notes, *(note for one in changed.files for note in one.notes)]
+    absent = [f"{quantity(n, 'files')} without a column {name}: all rows stay" for name, n in located.absent.items()]
+    report.notes = [*to.notes, *absent, *changed.notes, *(note for one in changed.files for note in one.notes)]
     if request.index is not None and how.in_place and report.bytes_written:
         reason = "does not know the new files, and has hashes of the deleted keys, until update_index or rebuild_index"
         report.notes.append(f"{without_secret(str(request.index))} {reason}")
     report.failed = changed.failed
     return report
+
+
+def _check_summaries(files: Iterable[DataFile]) -> None:
+    """Raise LayoutError for files that a summary in `_metadata` is of, in their folder or above those of partitions.
+
+    It says where pages lie, and has min and max of what goes: readers of it would read other bytes.
+    """
+    seen: set[str] = set()
+    for file in files:
+        folder = posixpath.dirname(file.path)
+        while folder not in seen:
+            seen.add(folder)
+            if store_of(file).exists(at := posixpath.join(folder, "_metadata")):
+                ways = parameter("force", True) + " and write it anew, or give " + parameter("output")
+                reason = f"{at} says where the rows of this file are, and what; remove it, give {ways}"
+                raise LayoutError(file, f"{reason}; nothing was changed")
+            if "=" not in posixpath.basename(folder):
+                break
+            folder = posixpath.dirname(folder)
 
 
 def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:

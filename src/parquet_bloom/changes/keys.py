@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -133,13 +133,11 @@ def as_type(name: str, column: Any, kind: pa.DataType) -> Any:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if pa.types.is_decimal(kind) and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-            column = column.cast(
-                pa.string()
-            )  # Arrow rounds a float to a decimal, and wants 19 digits of room for an int64
+            # Arrow rounds a float to a decimal, and wants room for the 19 digits that any int64 may have.
+            column = column.cast(pa.string())
         if is_text(column.type) and kind == _UUID:
-            column = pa.array(
-                [None if text is None else UUID(text).bytes for text in column.to_pylist()], pa.binary(16)
-            )
+            texts = column.to_pylist()
+            column = pa.array([None if text is None else UUID(text).bytes for text in texts], pa.binary(16))
         fits = _keeps_values(column.type, kind)
         found = column.cast(kind) if fits else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -209,11 +207,13 @@ class Located:
     column    its number among those of the keys
     rows      file -> row group -> how many of its rows have a value of that column
     searched  files that the index does not cover, by the column that it knows best
+    absent    column -> files that were searched and have none
     """
 
     column: int
     rows: Mapping[str, Mapping[int, int]]
     searched: int = 0
+    absent: Mapping[str, int] = field(default_factory=dict)
 
 
 def located_rows(source: Any, keys: RowKeys, index: PathLike | None, among: Sequence[int]) -> Located:
@@ -222,15 +222,17 @@ def located_rows(source: Any, keys: RowKeys, index: PathLike | None, among: Sequ
     source  as `locate` has it
     among   the numbers of the columns that files have
     """
-    column, searched = among[0], []
+    column, facts = among[0], {}
     if len(among) > 1:
         places = {n: locate(source, keys.columns[n], keys.distinct[n], index) for n in among}
         column = min(among, key=lambda n: pc.sum(places[n]["rows"]).as_py() or 0)
-        searched = [facts_of(one)["searched"] for one in places.values()]
+        facts = {n: facts_of(one) for n, one in places.items()}
     found = locate(source, keys.columns[column], keys.distinct[column], index, verify=True)
-    places = found.select(["file", "row_group"]).append_column("rows", pc.list_value_length(found["row_numbers"]))
-    counted = places.group_by(["file", "row_group"]).aggregate([("rows", "sum")])
+    facts[column] = facts_of(found)
+    rows = found.select(["file", "row_group"]).append_column("rows", pc.list_value_length(found["row_numbers"]))
+    counted = rows.group_by(["file", "row_group"]).aggregate([("rows", "sum")])
     counts: dict[str, dict[int, int]] = {}
     for file, group, count in zip(*(column.to_pylist() for column in counted.columns), strict=True):
         counts.setdefault(file, {})[group] = count
-    return Located(column, counts, min([*searched, facts_of(found)["searched"]]))
+    absent = {keys.columns[n]: one["absent"] for n, one in facts.items() if one["absent"]}
+    return Located(column, counts, min(one["searched"] for one in facts.values()), absent)

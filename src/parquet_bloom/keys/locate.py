@@ -70,6 +70,7 @@ class LocatedFacts:
     """How places were found.
 
     covered, searched  files that the index answered for, and files that were opened
+    absent             of these, the ones without the column
     expected_false     pairs that are expected to be there by chance
     note               what the index could not be asked for
     cost               what was read of the index
@@ -77,6 +78,7 @@ class LocatedFacts:
 
     covered: int = 0
     searched: int = 0
+    absent: int = 0
     expected_false: float = 0.0
     note: str | None = None
     cost: Cost = NO_COST
@@ -106,8 +108,8 @@ def locate(
     returns  a table sorted by file and row group, keys in the order of the call: `key`, `file`, `row_group`,
              `first_row` of the row group in the file, `rows` that it has, `deletes`: whether a table has deleted rows
              of the file; with verify also `row_numbers`, lists of rows in the file. The metadata of its schema has
-             `parquet_bloom`: JSON with covered and searched files, and the pairs that are expected to be there by
-             chance, and what was read of the index
+             `parquet_bloom`: JSON with covered and searched files, those of them that lack the column, the pairs that
+             are expected to be there by chance, and what was read of the index
 
     Raises UnknownColumnError, FileError; RequestError for keys that cannot be compared with the column;
     StaleIndexError for an index of other data; TableFormatError for files of a table without raw_files.
@@ -146,7 +148,7 @@ def locate(
 
 
 def facts_of(found: pa.Table) -> dict[str, Any]:
-    """How a table of `locate` was found: covered, searched, expected_false, note, index_requests, index_bytes."""
+    """How a table of `locate` was found: covered, searched, absent, expected_false, note, index_requests and _bytes."""
     facts: dict[str, Any] = json.loads((found.schema.metadata or {})[METADATA])
     return facts
 
@@ -292,6 +294,8 @@ def places_by_filters(
     position_of = {id(file): position for position, file in enumerate(found.files)}
     search = Search(found, And(()), how).of(files) if found.has_log else Search(resolved_files(files), And(()), how)
 
+    absent: list[int] = []
+
     def ask(source: OpenFile, file: FileResult) -> tuple[FoundPlaces, float] | None:
         outline = file.outline
         assert outline is not None
@@ -300,6 +304,7 @@ def places_by_filters(
             leaf = _in_any_case(outline.leaves, sought, file.file)
         if leaf is None:
             _refuse_constant(search, file, outline, sought, casts)
+            absent.append(position_of[id(file.file)])
             return None
         keys = casts.to(leaf)
         false = 0.0
@@ -324,6 +329,7 @@ def places_by_filters(
         if one.visited is not None:
             facts.expected_false += one.visited[1]
             yield one.visited[0]
+    facts.absent = len(absent)
 
 
 def _in_any_case(leaves: Sequence[Leaf], sought: Leaf, file: DataFile) -> Leaf | None:
@@ -394,6 +400,7 @@ def located_table(
     words = {
         "covered": facts.covered,
         "searched": facts.searched,
+        "absent": facts.absent,
         "expected_false": 0.0 if verify else facts.expected_false,
         "note": None if facts.note is None else f"{facts.note}; these files are searched as without an index",
         "index_requests": facts.cost.requests,
