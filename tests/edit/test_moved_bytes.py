@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fastparquet
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -70,3 +72,18 @@ def test_structures_that_overlap_are_not_moved(pages: Path) -> None:
         chunk = metadata.row_groups[0].columns[0]
         chunk.column_index_offset = chunk.offset_index_offset + 3
     refused(pages, "the column index of row group 0, column id begins at .*, inside the offset index of ")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fastparquet closes no file
+def test_pages_that_a_summary_beside_the_file_points_at(tmp_path: Path) -> None:
+    path, frame = tmp_path / "a.parquet", pandas.DataFrame({"id": range(1000), "n": np.arange(1000) * 3.5})
+    fastparquet.write(path, frame)
+    fastparquet.writer.merge([str(path)], root=str(tmp_path))
+    refused(path, "_metadata says where the rows of this file are.* remove it, give force=True and write it anew")
+    parquet_bloom.add_filters(path, in_place=True, columns=["n"], sync=False)
+    assert fastparquet.ParquetFile(str(tmp_path)).to_pandas().equals(frame), "before the footer no page moves"
+    out = tmp_path / "elsewhere" / "a.parquet"
+    out.parent.mkdir()
+    parquet_bloom.add_filters(path, out, columns=["id"], placement="chunk-start", sync=False)
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], placement="chunk-start", force=True, sync=False)
+    assert pq.read_table(path).to_pandas().equals(frame)

@@ -9,8 +9,7 @@ All files are held to the version that `locate` searched: one that changes meanw
 from __future__ import annotations
 
 import os
-import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,10 +30,11 @@ from parquet_bloom.changes.keys import (
 from parquet_bloom.changes.values import KeyChanges, RewrittenFile
 from parquet_bloom.edit.changeable import ChangeableFiles
 from parquet_bloom.edit.reports import FileReport
+from parquet_bloom.edit.rewrite import check_summaries
 from parquet_bloom.edit.row_groups import Kept
 from parquet_bloom.edit.table_commit import FileOutcome
 from parquet_bloom.edit.without_rows import check_flat, write_without_rows
-from parquet_bloom.errors import FileChangedError, LayoutError, RequestError, parameter
+from parquet_bloom.errors import FileChangedError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.keys.locate import KeyCasts, rows_of_keys
@@ -49,7 +49,6 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import WorkerSets, processors
 
@@ -145,7 +144,7 @@ def delete_from_files(
             with OpenFile(file) as opened:
                 check_flat(opened, how.force)
     if how.in_place and not how.force:
-        _check_summaries(file for file in snapshot.files if str(file) in located.rows)
+        check_summaries(file for file in snapshot.files if str(file) in located.rows)
     meter = Meter(progress, snapshot.files)
     with WorkerSets(request.threads or processors()) as sets:
         leaves = _first_leaves(snapshot.files, request.columns)
@@ -162,25 +161,6 @@ def delete_from_files(
         report.notes.append(f"{without_secret(str(request.index))} {reason}")
     report.failed = changed.failed
     return report
-
-
-def _check_summaries(files: Iterable[DataFile]) -> None:
-    """Raise LayoutError for files that a summary in `_metadata` is of, in their folder or above those of partitions.
-
-    It says where pages lie, and has min and max of what goes: readers of it would read other bytes.
-    """
-    seen: set[str] = set()
-    for file in files:
-        folder = posixpath.dirname(file.path)
-        while folder not in seen:
-            seen.add(folder)
-            if store_of(file).exists(at := posixpath.join(folder, "_metadata")):
-                ways = parameter("force", True) + " and write it anew, or give " + parameter("output")
-                reason = f"{at} says where the rows of this file are, and what; remove it, give {ways}"
-                raise LayoutError(file, f"{reason}; nothing was changed")
-            if "=" not in posixpath.basename(folder):
-                break
-            folder = posixpath.dirname(folder)
 
 
 def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:

@@ -17,7 +17,7 @@ from parquet_bloom.edit.finish import check_filters, check_texts, check_written
 from parquet_bloom.edit.page_indexes import check_indexes
 from parquet_bloom.edit.plan import FilterProgress, Plan, Request, Run, plan_file, upper_bound
 from parquet_bloom.edit.reports import AddedFile
-from parquet_bloom.edit.rewrite import check_movable, check_undoable
+from parquet_bloom.edit.rewrite import check_movable, check_summaries, check_undoable
 from parquet_bloom.edit.table_commit import FileOutcome
 from parquet_bloom.edit.writer import BuiltElsewhere, Writer
 from parquet_bloom.format.compact import uncollected
@@ -91,13 +91,13 @@ def add_to(
     report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form) + file_plan.indexes.most_bytes
     report.bytes_needed = to.disk_needed(whole, report.planned_bytes + _MARGIN_BYTES * (1 + len(file_plan.sizings)))
-    report.dry_run = how.dry_run
-    report.remote = source.is_remote or not to.is_local
+    report.dry_run, report.remote = how.dry_run, source.is_remote or not to.is_local
     # All refusals come before the first byte is written, in a dry run too.
     if file_plan or not how.in_place:
         to.check(file, run.tables)
     if file_plan.sizings and request.at_chunk_start:
         check_movable(source.path, footer, how.force)
+        check_summaries([file] if how.in_place and not how.force else [])
     elif file_plan and request.placement == "footer" and footer.structure_starts[-1] > footer.start:
         # A page index that lies behind the body, as a copy of row groups may keep it: it would keep the filters from
         # leaving again, unless it takes no bytes.

@@ -13,20 +13,23 @@ its varints may grow, and that moves what follows too.
 
 from __future__ import annotations
 
+import posixpath
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 from parquet_bloom.edit.finish import spans_of
-from parquet_bloom.errors import FooterError, LayoutError
+from parquet_bloom.errors import FooterError, LayoutError, parameter
 from parquet_bloom.filters.tails import tail_of
 from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, index_changes, move_offset_index
 from parquet_bloom.format.footer import MAGIC, ChunkKey, Footer, IndexKind, chunk_extent
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import Indexes, all_ranges, read_entries, rewritten
 from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import store_of
 
 
 class Sink(Protocol):
@@ -139,6 +142,25 @@ def index_events(footer: Footer, gone: Collection[ChunkKey] = ()) -> list[Event]
     """Every offset index of the file, but of chunks that lose theirs."""
     ranges = footer.index_ranges(IndexKind.OFFSET)
     return [Event(at, at + length, "index", key) for key, (at, length) in ranges.items() if key not in gone]
+
+
+def check_summaries(files: Iterable[Location]) -> None:
+    """Raise LayoutError for files that a summary in `_metadata` is of, in their folder or above those of partitions.
+
+    It says where the pages of each file lie, as dask and fastparquet read them: these would read other bytes.
+    """
+    seen: set[str] = set()
+    for file in files:
+        folder = posixpath.dirname(file.path)
+        while folder not in seen:
+            seen.add(folder)
+            if store_of(file).exists(at := posixpath.join(folder, "_metadata")):
+                ways = parameter("force", True) + " and write it anew, or give " + parameter("output")
+                reason = f"{at} says where the rows of this file are, and what; remove it, give {ways}"
+                raise LayoutError(file, f"{reason}; nothing was changed")
+            if "=" not in posixpath.basename(folder):
+                break
+            folder = posixpath.dirname(folder)
 
 
 def check_movable(path: str, footer: Footer, force: bool = False) -> None:
