@@ -953,6 +953,43 @@ def test_names_in_quotes(tmp_path: Path) -> None:
     assert parquet_bloom.upsert(sources[0][0], rows, both[0]).appended == 3
 
 
+EARLY = dt.date(1582, 10, 14)
+MOMENT = pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("early", "late"),
+    [
+        (pa.array([EARLY]), pa.array([EARLY + dt.timedelta(1)])),
+        (pa.array([dt.datetime(1899, 12, 31, 23)], MOMENT), pa.array([dt.datetime(1900, 1, 1)], MOMENT)),
+        (pa.array([{"a": [EARLY]}]), pa.array([{"a": [None]}], pa.struct([("a", pa.list_(pa.date32()))]))),
+        (pa.array([[(1, EARLY)]], pa.map_(pa.int64(), pa.date32())), None),
+    ],
+    ids=["date", "time", "struct", "map"],
+)
+def test_dates_by_the_calendar_of_old_releases_of_spark(early: pa.Array, late: pa.Array | None, tmp_path: Path) -> None:
+    """Spark counts the days of such a file by the Julian calendar; those of others it does not."""
+    late = pa.nulls(1, early.type) if late is None else late
+    rows = pa.table({"id": [1, 2, 3], "d": pa.concat_arrays([early, late, pa.nulls(1, early.type)])})
+    marks: list[dict[str, str]] = [
+        {"org.apache.spark.legacyDateTime": "", "org.apache.spark.version": "3.5.1"},
+        {"org.apache.spark.version": "2.4.8"},
+    ]
+    for number, mark in enumerate([*marks, {"org.apache.spark.version": "3.5.1"}]):
+        root = tmp_path / str(number)
+        root.mkdir()
+        pq.write_table(rows.replace_schema_metadata(mark), root / "a.parquet")
+        convert_to_deltalake(str(root))
+        if mark in marks:
+            with pytest.raises(
+                TableFormatError, match="column d has dates before 1582-10-15, .* committed"
+            ):
+                parquet_bloom.delete_keys(f"delta:{root}", "id", [2])
+            assert {one.name for one in root.iterdir()} == {"a.parquet", "_delta_log"}
+        assert parquet_bloom.delete_keys(f"delta:{root}", "id", [1]).deleted == 1, "the early one goes"
+        assert parquet_bloom.delete_keys(f"delta:{root}", "id", [2]).deleted == 1
+
+
 def test_uuids_of_a_table_as_texts(tmp_path: Path) -> None:
     table, ids = Warehouse(tmp_path), [UUID(int=number) for number in range(1000, 1004)]
     table.create(Schema(NestedField(1, "u", UUIDType()), NestedField(2, "n", LongType())))

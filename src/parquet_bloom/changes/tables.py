@@ -26,6 +26,7 @@ from parquet_bloom.changes.keys import (
     located_rows,
     plain_name,
 )
+from parquet_bloom.changes.old_calendar import has_old_calendar, old_dates
 from parquet_bloom.changes.values import KeyChanges, RewrittenFile
 from parquet_bloom.edit.add import AddToFile
 from parquet_bloom.edit.add_to_source import request_for_source
@@ -35,6 +36,7 @@ from parquet_bloom.errors import (
     FileChangedError,
     ParquetBloomError,
     RequestError,
+    TableFormatError,
     UnknownCommitError,
 )
 from parquet_bloom.format.forms import FORMATS
@@ -52,6 +54,11 @@ from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.workers import WorkerSets, processors, signals_wait
+
+_OLD_CALENDAR = (
+    "has dates before 1582-10-15, or times before 1900, by the calendar of old releases of Spark, which a new file "
+    "would not say; rewrite the file by Spark first"
+)
 
 
 def change_table_rows(about: CallSource, request: RowsRequest, progress: ProgressCallback | None) -> KeyChanges:
@@ -75,7 +82,7 @@ def change_table_rows(about: CallSource, request: RowsRequest, progress: Progres
     located = Located(0, {})
     if len(keys.numbers) and snapshot.files:
         located = located_rows(CallSource(snapshot), keys, request.index, among)
-    change = _Change(snapshot, work, keys, located, n_deletes, request, report)
+    change = _Change(snapshot, work, keys, located, n_deletes, request, report, name.kind == "delta")
     found = set(located.rows)
     files = [file for file in snapshot.files if str(file) in found]
     work.check(files)
@@ -163,6 +170,7 @@ class _Change:
     """A change, while it is made.
 
     n_deletes  of the keys, so many first ones are to be deleted
+    is_delta   Spark heeds the calendar that a file of Delta names; Iceberg's readers do not
     """
 
     snapshot: Snapshot
@@ -172,6 +180,7 @@ class _Change:
     n_deletes: int
     request: RowsRequest
     report: KeyChanges
+    is_delta: bool
 
     def __post_init__(self) -> None:
         self.gone: list[TableFile] = []
@@ -195,9 +204,12 @@ class _Change:
                     seen[number[has]] = True
                     self.gone.append(file)
                     report.rewritten.append(gone)
-                    filters.see(file)
+                    old = filters.see(file)
                     if not has.all():
-                        gone.bytes_after = self._write(stored.filter(pa.array(~has)), filters)
+                        rest = stored.filter(pa.array(~has))
+                        if old and self.is_delta and (dates := old_dates(rest)):
+                            raise TableFormatError(file, f"column {dates[0]} {_OLD_CALENDAR}; nothing was committed")
+                        gone.bytes_after = self._write(rest, filters)
                 del stored
                 meter.finish()
             report.replaced = sum(one.deleted for one in report.rewritten) - report.deleted
@@ -249,8 +261,8 @@ class _Filters:
         self._history = history
         self._chosen: tuple[Set[str], Mapping[str, FilterOptions]] | None = None
 
-    def see(self, file: TableFile) -> None:
-        """Notice the filters of an old file. Raises FileError."""
+    def see(self, file: TableFile) -> bool:
+        """Notice the filters of an old file; whether its old dates are of another calendar. Raises FileError."""
         with OpenFile(file) as source:
             footer = source.footer()
             here = self._columns.of(file, footer)
@@ -259,6 +271,7 @@ class _Filters:
                 for column in {column for _, column in all_ranges(footer)}
                 for name in [footer.leaves[column].name]
             }
+            return has_old_calendar(footer)
 
     def added(self, new: NewFile) -> NewFile:
         """A new file, with its filters. Raises FileError."""
