@@ -1,7 +1,7 @@
 """Old dates of Spark: days that count by another calendar, as a key-value of the file says, which a new file has not.
 
 Spark 2, and later ones with spark.sql.parquet.datetimeRebaseModeInWrite=LEGACY, wrote days of the Julian calendar
-before 1582-10-15, and times before 1900 by local mean times. Spark reads such a file by these rules, and others without.
+before 1582-10-15, and times before 1900 by local mean times. Spark reads such files by these rules, and no others.
 Source: Spark's DataSourceUtils.datetimeRebaseSpec.
 """
 
