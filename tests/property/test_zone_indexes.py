@@ -83,10 +83,19 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching.Reading, "_page_rows", lambda self, piece: 8)
 
 
-@pytest.mark.smoke
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(tree=trees(depth=2))
-def test_no_row_is_lost_and_none_is_added(made: Made, tree: object) -> None:
+@pytest.mark.parametrize(
+    "examples", [pytest.param(10, marks=pytest.mark.smoke), pytest.param(25, marks=pytest.mark.more)]
+)
+def test_no_row_is_lost_and_none_is_added(made: Made, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(tree=trees(depth=2))
+    def hold(tree: object) -> None:
+        rows_are_those_of_brute_force(made, tree)
+
+    hold()
+
+
+def rows_are_those_of_brute_force(made: Made, tree: object) -> None:
     folder, table = made
     try:
         with warnings.catch_warnings():

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.repeats import first_then_more
 
 import parquet_bloom
 from parquet_bloom.cli import run
@@ -336,17 +337,25 @@ def value_of(kind: pa.DataType, chance: Random) -> Any:
     return chance.choice([*range(low, 4), 100, most])
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_random_types_and_values(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+@pytest.mark.parametrize("examples", first_then_more([20, 60], 1))
+def test_random_types_and_values(tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
     """Rows of several files against brute force over exact values, with bounds, filters and several row groups."""
-    chance = Random(seed)
+
+    @settings(max_examples=examples, deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1))
+    def hold(seed: int) -> None:
+        rows_are_those_of_brute_force(tmp_path_factory.mktemp("t"), Random(seed))
+
+    hold()
+
+
+def rows_are_those_of_brute_force(folder: Path, chance: Random) -> None:
     kinds = KINDS[chance.choice(sorted(KINDS))]
     parts = []
     for _ in range(chance.randint(2, 4)):
         kind = chance.choice(kinds)
         parts.append((kind, [value_of(kind, chance) for _ in range(chance.randint(1, 6))]))
-    root = write(tmp_path_factory.mktemp("t"), parts, group=chance.randint(1, 3))
+    root = write(folder, parts, group=chance.randint(1, 3))
     parquet_bloom.add_filters(root, columns="k", in_place=True)
     rows = list(enumerate(value for _, own in parts for value in own))
     assert pairs(parquet_bloom.read_table(root)) == rows
