@@ -12,6 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import parquet_bloom
 from parquet_bloom import Draft2015, lance, options, spark
@@ -151,3 +152,28 @@ def test_the_command_line_has_all_of_them(function: Call, kind: Any, command: li
     assert len(inspect.signature(function).parameters) <= 12
     only_python = {"filesystem", "form", "task_bytes", "split_bytes"}  # form: --spec and the options beside it
     assert (keys(kind) | named) - has == only_python & (keys(kind) | named)
+
+
+@pytest.mark.parametrize(
+    ("threads", "why"), [(0, "not positive"), (-1, "not positive"), ("2", "no whole number"), (1.5, "no whole number")]
+)
+def test_numbers_of_threads(tmp_path: Path, threads: Any, why: str) -> None:
+    """Some were a ValueError of Python's pool, and 0 counted as none."""
+    path, index, delta = tmp_path / "data" / "a.parquet", tmp_path / "index", f"delta:{tmp_path}/t"
+    rows = pa.table({"id": [1, 2]})
+    path.parent.mkdir()
+    pq.write_table(rows, path)
+    write_deltalake(tmp_path / "t", rows)
+    parquet_bloom.build_index(path, "id", index)
+    for call in (
+        lambda: parquet_bloom.add_filters(path, columns=["id"], in_place=True, threads=threads),
+        lambda: parquet_bloom.delete_keys(path, "id", [1], in_place=True, threads=threads),
+        lambda: parquet_bloom.delete_keys(delta, "id", [1], threads=threads),
+        lambda: parquet_bloom.upsert(delta, rows, "id", threads=threads),
+        lambda: parquet_bloom.build_index(path, "id", tmp_path / "other", threads=threads),
+        lambda: parquet_bloom.update_index(index, path, threads=threads),
+        lambda: parquet_bloom.rebuild_index(index, path, threads=threads),
+    ):
+        with pytest.raises(RequestError, match=f"threads {threads} is {why}"):
+            call()
+    assert parquet_bloom.read_table(path).equals(rows)

@@ -259,6 +259,13 @@ T = TypeVar("T")
 _MOVED = {"hash_family": "family", "strategy": "strategy", "conf": "properties"}  # fields of Draft2015 by now
 
 
+def check_threads(threads: Any) -> None:
+    """Raise RequestError for what is no number of threads; None: the caller leaves it to us."""
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        reason = "not positive" if isinstance(threads, int) else "no whole number"
+        raise RequestError(f"threads {threads} is {reason}")
+
+
 def several(given: Any) -> list[Any]:
     """A list of what a caller named: of one text or path itself, of all else its elements."""
     return [given] if isinstance(given, str | os.PathLike) else list(given)

@@ -981,9 +981,7 @@ def test_dates_by_the_calendar_of_old_releases_of_spark(early: pa.Array, late: p
         pq.write_table(rows.replace_schema_metadata(mark), root / "a.parquet")
         convert_to_deltalake(str(root))
         if mark in marks:
-            with pytest.raises(
-                TableFormatError, match="column d has dates before 1582-10-15, .* committed"
-            ):
+            with pytest.raises(TableFormatError, match="column d has dates before 1582-10-15, .* committed"):
                 parquet_bloom.delete_keys(f"delta:{root}", "id", [2])
             assert {one.name for one in root.iterdir()} == {"a.parquet", "_delta_log"}
         assert parquet_bloom.delete_keys(f"delta:{root}", "id", [1]).deleted == 1, "the early one goes"

@@ -21,6 +21,7 @@ from parquet_bloom.options import (
     ReadOptions,
     TableOptions,
     WriteOptions,
+    check_threads,
     column_names,
     part,
     refuse_unknown,
@@ -80,6 +81,7 @@ def delete_keys(
     whether the commit landed.
     """
     refuse_unknown("delete_keys", options, DeleteOptions)
+    check_threads(threads)
     refuse_named(source, "call its own delete_keys(...)")
     how, about = Writing.of(part(WriteOptions, options)), _about(source, options)
     request = RowsRequest(_columns(column), keys, None, index, how.dry_run, threads)
@@ -109,6 +111,7 @@ def upsert(
     Other arguments, errors and what is done are as delete_keys has them.
     """
     refuse_unknown("upsert", options, RowOptions)
+    check_threads(threads)
     refuse_named(source, "call its own upsert(...)")
     try:
         new = rows if isinstance(rows, pa.Table) else pa.RecordBatchReader.from_stream(rows).read_all()

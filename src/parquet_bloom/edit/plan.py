@@ -26,6 +26,7 @@ from parquet_bloom.options import (
     ReplaceOption,
     RequestOptions,
     WriteOptions,
+    check_threads,
     column_names,
     part,
 )
@@ -143,8 +144,7 @@ class Request:
         if page_bounds and not page_index:
             raise RequestError(parameter("page_bounds") + " is for " + parameter("page_index", True))
         at = _checked_placement(built_as, options.get("placement"))
-        if threads is not None and threads < 1:
-            raise RequestError(f"threads {threads} is not positive")
+        check_threads(threads)
         check_fpp(fpp, built_as)
         columns, exclude = column_names(columns, "columns"), column_names(exclude, "exclude")
         how = replace(Writing.of(part(WriteOptions, options)), cached=cached)

@@ -51,7 +51,7 @@ from parquet_bloom.keys.plan import (
     is_of_version,
     plan_of,
 )
-from parquet_bloom.options import PathLike, ReadOptions, column_names, limits, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, check_threads, column_names, limits, refuse_unknown
 from parquet_bloom.output.index_files import IndexFiles, storing
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
@@ -331,6 +331,7 @@ def build_index(
     TableFormatError for files of a table without raw_files.
     """
     refuse_unknown("build_index", options, ReadOptions)
+    check_threads(threads)
     begun = time.perf_counter()
     named = checked_columns(columns, false_places)
     folder = index_folder(output)

@@ -45,7 +45,7 @@ from parquet_bloom.keys.manifest import (
     schema_bytes,
 )
 from parquet_bloom.keys.plan import KeyIndexReport, fill, plan_of
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, check_threads, refuse_unknown
 from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.search.log import log_of
 from parquet_bloom.source.results import Result
@@ -99,6 +99,7 @@ def update_index(
     updates were quicker again and again.
     """
     refuse_unknown("update_index", options, ReadOptions)
+    check_threads(threads)
     begun = time.perf_counter()
     folder = _there(index)
     for left in reversed(range(_TRIES)):
@@ -137,6 +138,7 @@ def rebuild_index(
     Raises StaleIndexError for data of which the index knows nothing, and as build_index.
     """
     refuse_unknown("rebuild_index", options, ReadOptions)
+    check_threads(threads)
     begun = time.perf_counter()
     folder = _there(index)
     found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
