@@ -16,7 +16,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import DateType, LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, DateType, FixedType, LongType, NestedField, StringType
 from support.iceberg_tables import Warehouse, append, by_text, data_file
 from support.repeats import more_then_slow
 
@@ -140,6 +140,18 @@ def test_rows_are_filtered_by_the_values_that_are_shown(warehouse: Warehouse, st
     lying(table, [{"id": i, "k": 9} for i in range(40, 50)], 7, **NO_METRICS)
     with pytest.warns(pb.FilterWarning, match="says that k is 7 in all rows, and its footer denies it; rows are read"):
         assert len(ask(warehouse, "k = 7")) == 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(StringType(), "a\0"), (BinaryType(), b"\0\0"), (FixedType(2), b"\0\0")], ids=str
+)
+def test_zeros_at_the_end_of_a_value_contradict_nothing(warehouse: Warehouse, kind: Any, value: Any) -> None:
+    """numpy cuts them off bytes that it compares with objects."""
+    table = warehouse.create(Schema(SCHEMA.fields[0], NestedField(2, "k", kind)), partition_spec=BY_K)
+    table.append(pa.table({"id": [1, 2], "k": pa.array([value, None], table.schema().as_arrow().field("k").type)}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pb.FilterWarning)
+        assert ask(warehouse) == [{"id": 1, "k": value}, {"id": 2, "k": None}]
 
 
 def test_many_files_that_contradict_the_log_are_one_warning(

@@ -159,7 +159,7 @@ def _known(has: Flags, compare: Callable[[], Any]) -> Flags:
     return has & np.asarray(compare(), bool) if has.any() else np.zeros(len(has), bool)
 
 
-def _cell(value: Any) -> Any:
+def as_cell(value: Any) -> Any:
     """A value that numpy compares as it is: bytes alone would lose the zeros at their end."""
     if not isinstance(value, bytes):
         return value
@@ -176,14 +176,14 @@ def _interval(term: Interval, statistics: ColumnStatistics) -> tuple[Flags, Flag
     may, must = np.ones(n, bool), np.ones(n, bool)
     if (lower := term.lower) is not None:
         past = op.le if lower.open else op.lt
-        may &= ~_known(statistics.has_upper, lambda: past(statistics.upper, _cell(lower.low)))
+        may &= ~_known(statistics.has_upper, lambda: past(statistics.upper, as_cell(lower.low)))
         inside = op.gt if lower.open else op.ge
-        must &= _known(statistics.has_lower, lambda: inside(statistics.lower, _cell(lower.high)))
+        must &= _known(statistics.has_lower, lambda: inside(statistics.lower, as_cell(lower.high)))
     if (upper := term.upper) is not None:
         past = op.ge if upper.open else op.gt
-        may &= ~_known(statistics.has_lower, lambda: past(statistics.lower, _cell(upper.high)))
+        may &= ~_known(statistics.has_lower, lambda: past(statistics.lower, as_cell(upper.high)))
         inside = op.lt if upper.open else op.le
-        must &= _known(statistics.has_upper, lambda: inside(statistics.upper, _cell(upper.low)))
+        must &= _known(statistics.has_upper, lambda: inside(statistics.upper, as_cell(upper.low)))
     # An integer interval may be empty without any bounds: x > 5 AND x < 6.
     low, high = _ends(term)
     if low is not None and high is not None and low > high:
@@ -207,8 +207,8 @@ def _ends(term: Interval) -> tuple[int | None, int | None]:
 def _may_equal(operand: Operand, statistics: ColumnStatistics) -> Flags:
     if operand.never:
         return np.zeros(len(statistics), bool)
-    above = _known(statistics.has_lower, lambda: statistics.lower > _cell(operand.upper))
-    below = _known(statistics.has_upper, lambda: statistics.upper < _cell(operand.lower))
+    above = _known(statistics.has_lower, lambda: statistics.lower > as_cell(operand.upper))
+    below = _known(statistics.has_upper, lambda: statistics.upper < as_cell(operand.lower))
     return ~(above | below)
 
 
@@ -227,7 +227,7 @@ def _members(term: Members, statistics: ColumnStatistics) -> tuple[Flags, Flags]
     for operand in asked:
         may |= _may_equal(operand, statistics)
         if operand.lower == operand.upper and single.any():
-            must |= _known(single, partial(op.eq, statistics.lower, _cell(operand.lower)))
+            must |= _known(single, partial(op.eq, statistics.lower, as_cell(operand.lower)))
     return may, must
 
 

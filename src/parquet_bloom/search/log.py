@@ -35,7 +35,7 @@ from parquet_bloom.format.statistics import (
 from parquet_bloom.format.values import operand
 from parquet_bloom.predicates.bind import Bound, FirstFile, Members, Schema, Term, bind
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
-from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks
+from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, as_cell
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import ColumnEvidence, literal_outcome, outcomes_of
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath, Snapshot, TableFile
@@ -96,7 +96,8 @@ def contradicts(scalar: pa.Scalar, own: ColumnStatistics, leaf: Leaf, rows: NDAr
         return bool((there & ~own.some_null).any())
     denied_by = ~own.some_value
     if said.lower is not None:
-        denied_by = denied_by | (own.has_lower & (own.lower > said.lower)) | (own.has_upper & (own.upper < said.lower))
+        value = as_cell(said.lower)
+        denied_by = denied_by | (own.has_lower & (own.lower > value)) | (own.has_upper & (own.upper < value))
     return bool((there & denied_by).any())
 
 
