@@ -65,6 +65,11 @@ class Item:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def items() -> list[Item]:
     """Every module, class and function; read when the first test wants them, not by each worker that collects tests."""
     return list(_items())
@@ -74,7 +79,7 @@ def _items() -> Iterator[Item]:
     for path in sorted(PACKAGE.rglob("*.py")):
         if "_thrift" not in path.parts:
             module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path)):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                     yield Item(module, node)
 
@@ -211,19 +216,19 @@ def defined(tree: ast.Module) -> dict[str, set[str]]:
     return names
 
 
-def prose(source: str) -> Iterator[str]:
+def prose(path: Path) -> Iterator[str]:
     """Docstrings and comments."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             yield text
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
     yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
 
 
 def test_names_of_other_modules_in_docstrings_and_comments_exist() -> None:
     """`room.module.name`, or `module.name` in its own room: a move or a new name leaves no old one behind."""
     files = modules()
-    names = {name: defined(ast.parse(path.read_text())) for name, path in files.items()}
+    names = {name: defined(parsed(path)) for name, path in files.items()}
     rooms = {name for name, path in files.items() if path.name == "__init__.py"}
 
     def stands(word: list[str], base: list[str]) -> bool | None:
@@ -242,7 +247,7 @@ def test_names_of_other_modules_in_docstrings_and_comments_exist() -> None:
     stale, met = [], 0
     for name, path in files.items():
         room = (name if name in rooms else name.rpartition(".")[0]).split(".")
-        for text in prose(path.read_text()):
+        for text in prose(path):
             for word in DOTTED.findall(text):
                 if FOREIGN.match(word):
                     continue
