@@ -82,6 +82,8 @@ def _whole(text: str) -> bool:
 
 def world(seed: int, folder: Path) -> World:
     """Four of five are one file, the others data sets."""
+    folder = folder / "one" / "two" / "three" / "four"  # searches look beside four levels
+    folder.mkdir(parents=True, exist_ok=True)
     if seed % 5 == 4:
         return World(seed, str(folder / str(seed)), random_dataset(seed, folder))
     file = random_file(seed, folder)
