@@ -499,6 +499,8 @@ def test_requests_that_make_no_sense(tmp_path: Path) -> None:
         delete_keys(path, "nobody", [1], in_place=True)
     with pytest.raises(RequestError, match="output"):
         delete_keys(path, "id", [1])
+    with pytest.raises(RequestError, match="keys is None"):
+        delete_keys(path, "id", None, in_place=True)
     with pytest.raises(RequestError, match="append"):
         delete_keys(path, "id", [1], in_place=True, append=True)
     with pytest.raises(RequestError, match="is for files"):

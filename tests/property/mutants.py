@@ -109,7 +109,7 @@ MUTANTS = [
        "lambda: statistics.lower == statistics.upper", "lambda: statistics.lower == statistics.lower"),
     _M("truncated max taken for exact", bounds._decode_bytes,
        "raw = data[a : a + n] if h else b", "raw = data[a : a + n].rstrip(b'\\1') if h else b"),
-    _M("zeros behind bytes dropped", deciding._cell, "if not isinstance(value, bytes):", "if True:"),
+    _M("zeros behind bytes dropped", deciding.as_cell, "if not isinstance(value, bytes):", "if True:"),
     # --- filters
     _M("the filter of another row group", evidence._ask_filters,
        "groups[answers.denied]", "np.flatnonzero(answers.denied)"),

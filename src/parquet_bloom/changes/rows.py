@@ -81,6 +81,8 @@ def delete_keys(
     whether the commit landed.
     """
     refuse_unknown("delete_keys", options, DeleteOptions)
+    if keys is None:
+        raise RequestError("keys is None; give an array, a list or a table of them")
     check_threads(threads)
     refuse_named(source, "call its own delete_keys(...)")
     how, about = Writing.of(part(WriteOptions, options)), _about(source, options)
