@@ -40,21 +40,27 @@ def obeyed(lines: list[str]) -> list[str]:
     return [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
 
 
-@pytest.mark.parametrize("columns", [None, 40, 18])
+WORDS = [
+    ("inspect", FILE), ("inspect", FILE, "--all"), ("inspect", FILE, "--json"), ("verify", FILE), ("advise", FILE),
+    ("check", FILE, "\"::error file=x::y\" = '::error::stored0'", "--explain", "--all"),
+    ("check", FILE, "\"##[error]z\" = '##[group]stored1'"), ("check", FILE, '"::nowhere::x" = 1'),
+    ("read", FILE, "--limit", "3"), ("read", FILE, "--columns", "::stop-commands::x"),
+    ("read", FILE, "--format", "ndjson", "--limit", "3"), ("read", FILE, "--format", "json", "--limit", "3"),
+    ("add", FILE, "-o", "::out::.parquet", "--overwrite", "--replace", "-c", "*"),
+    ("remove", FILE, "--dry-run", "-o", "::gone::.parquet"), ("add", FILE, "--in-place", "-c", "::no::"),
+    ("inspect", "::missing::.parquet"), ("inspect", "##[missing].parquet"), ("::error::no such command",),
+]  # fmt: skip
+WIDTHS = [None, 40, 18]  # columns of the terminal
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "columns"),
     [
-        ("inspect", FILE), ("inspect", FILE, "--all"), ("inspect", FILE, "--json"), ("verify", FILE), ("advise", FILE),
-        ("check", FILE, "\"::error file=x::y\" = '::error::stored0'", "--explain", "--all"),
-        ("check", FILE, "\"##[error]z\" = '##[group]stored1'"), ("check", FILE, '"::nowhere::x" = 1'),
-        ("read", FILE, "--limit", "3"), ("read", FILE, "--columns", "::stop-commands::x"),
-        ("read", FILE, "--format", "ndjson", "--limit", "3"), ("read", FILE, "--format", "json", "--limit", "3"),
-        ("add", FILE, "-o", "::out::.parquet", "--overwrite", "--replace", "-c", "*"),
-        ("remove", FILE, "--dry-run", "-o", "::gone::.parquet"), ("add", FILE, "--in-place", "-c", "::no::"),
-        ("inspect", "::missing::.parquet"), ("inspect", "##[missing].parquet"), ("::error::no such command",),
+        pytest.param(words, columns, id=f"{' '.join(words)}-{columns}", marks=[pytest.mark.more] * ((i + j) % 3 > 0))
+        for i, words in enumerate(WORDS)
+        for j, columns in enumerate(WIDTHS)
     ],
-    ids=" ".join,
-)  # fmt: skip
+)  # each command in one width, by turns
 def test_no_line_is_a_command(folder: Path, words: tuple[str, ...], columns: int | None) -> None:
     lines = printed(folder, *words, columns=columns)
     assert lines

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,7 @@ def test_partitions(memory: Memory, tmp_path: Path, loops: str) -> None:
 # --- many keys ------------------------------------------------------------------------------------
 
 
+@cache
 def asked_for(folder: Path) -> dict[str, tuple[str, Any]]:
     """A column and keys of it."""
     ids, texts = keys(folder / "07.parquet"), keys(folder / "13.parquet", "a")
