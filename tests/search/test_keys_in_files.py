@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.repeats import first_then_more
 
 import parquet_bloom
 from parquet_bloom.cli import run
@@ -143,13 +144,20 @@ def test_two_columns_of_the_keys_name(tmp_path: Path) -> None:
     assert parquet_bloom.read_table(tmp_path / "t", columns=["id"]).to_pylist() == [{"id": 1}]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize("examples", first_then_more([15, 40], 1))
 @pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
-def test_rows_are_those_of_brute_force(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+def test_rows_are_those_of_brute_force(tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
     """Files say anything about the key; folders say what counts."""
-    chance = random.Random(seed)
-    root = tmp_path_factory.mktemp("t")
+
+    @settings(max_examples=examples, deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1))
+    def hold(seed: int) -> None:
+        rows_are_those_of_brute_force(tmp_path_factory.mktemp("t"), random.Random(seed))
+
+    hold()
+
+
+def rows_are_those_of_brute_force(root: Path, chance: random.Random) -> None:
     rows: list[Row] = []
     for number in range(chance.randint(1, 4)):
         day = chance.randint(1, 4)
@@ -160,7 +168,7 @@ def test_rows_are_those_of_brute_force(tmp_path_factory: pytest.TempPathFactory,
         columns = {"day": pa.array([row["day"] for row in own], kind), "id": pa.array([row["id"] for row in own])}
         pq.write_table(pa.table(columns), path, row_group_size=chance.randint(1, 3))
         rows += [{**row, "day": day} for row in own]
-    parquet_bloom.add_filters(root, columns=["id", "day"], in_place=True)
+    parquet_bloom.add_filters(root, columns=["id", "day"], in_place=True, sync=False)
     day, low = chance.randint(0, 5), chance.randint(0, len(rows))
     expected = [row for row in rows if row["day"] == day and row["id"] < low]
     where = f"day = {day} AND id < {low}"

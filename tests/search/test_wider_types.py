@@ -141,7 +141,7 @@ def test_rows_have_the_wider_type_and_all_values(tmp_path: Path, name: str, orde
 def test_predicates_are_those_of_brute_force(tmp_path: Path, name: str, order: str) -> None:
     parts, _ = of_case(name, order)
     root = write(tmp_path / "t", parts, group=1)
-    parquet_bloom.add_filters(root, columns="k", in_place=True)
+    parquet_bloom.add_filters(root, columns="k", in_place=True, sync=False)
     rows = list(enumerate(value for _, own in parts for value in own))
     for literal in {value for _, value in rows if value is not None}:
         if name == "null int64" and order == "narrow first":
@@ -198,7 +198,7 @@ def test_nested_columns(
 def test_days_among_times_are_their_midnights(tmp_path: Path, order: int, zone: str | None) -> None:
     days, times = [DAY.date(), after(days=1).date()], [DAY, after(hours=1), after(days=1)]
     root = write(tmp_path / "t", [(pa.date32(), days), (pa.timestamp("us", zone), times)][::order], group=1)
-    parquet_bloom.add_filters(root, columns="k", in_place=True)
+    parquet_bloom.add_filters(root, columns="k", in_place=True, sync=False)
     utc = dt.UTC if zone else None
     midnights = [dt.datetime.combine(day, dt.time()).replace(tzinfo=utc) for day in days]
     parts = [midnights, [time.replace(tzinfo=utc) for time in times]][::order]
@@ -356,7 +356,7 @@ def rows_are_those_of_brute_force(folder: Path, chance: Random) -> None:
         kind = chance.choice(kinds)
         parts.append((kind, [value_of(kind, chance) for _ in range(chance.randint(1, 6))]))
     root = write(folder, parts, group=chance.randint(1, 3))
-    parquet_bloom.add_filters(root, columns="k", in_place=True)
+    parquet_bloom.add_filters(root, columns="k", in_place=True, sync=False)
     rows = list(enumerate(value for _, own in parts for value in own))
     assert pairs(parquet_bloom.read_table(root)) == rows
     literal = next((v for _, v in chance.sample(rows, len(rows)) if v is not None), None)
