@@ -256,7 +256,7 @@ class Case:
 def _masks(table: pa.Table, expression: pc.Expression | None) -> list[int] | None:
     """TRUE, FALSE or NULL for each row, by pyarrow; None where it cannot compare."""
     try:
-        return _numbers(ds.dataset(table).to_table(columns={"mask": expression}, use_threads=False)["mask"])
+        return _numbers(ds.dataset(table).to_table(columns={"mask": expression})["mask"])
     except ARROW_ERRORS:
         return None
 
