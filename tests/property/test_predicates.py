@@ -14,7 +14,7 @@ from cases import cases_of, worlds
 from support.repeats import more_then_slow
 
 pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
-EACH, FEWER = 50, 30  # predicates a file; fewer for four of five files of the quick part, which finds the same mutants
+EACH, FEWER = 50, 30  # predicates a file; fewer for four of five files of the quick part
 
 
 def ask(seeds: range, folder: Path, quick: bool = False) -> int:
