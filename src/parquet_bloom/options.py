@@ -263,7 +263,7 @@ def check_threads(threads: Any) -> None:
     """Raise RequestError for what is no number of threads; None: the caller leaves it to us."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         reason = "not positive" if isinstance(threads, int) else "no whole number"
-        raise RequestError(f"threads {threads} is {reason}")
+        raise RequestError(f"threads {threads} is {reason}; give 1 or more, or leave it out")
 
 
 def several(given: Any) -> list[Any]:
