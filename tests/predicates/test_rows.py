@@ -238,6 +238,17 @@ def test_in_a_list_whose_values_end_with_the_bits_of_others(kind, nulls):
     assert {True, False} < set(found) if nulls else {True, False} == set(found)
 
 
+def test_in_a_list_of_most_values_and_over_no_rows():
+    keep = row_filter(IsIn(("c",), tuple(range(9))), pa.schema({"c": pa.int64()}))
+    for values in ([*range(10)] * 20, [], [1 << 16, 5, None, -1], [9] * 40):
+        batch = pa.record_batch({"c": pa.array(values, pa.int64())})
+        assert keep.mask(batch).to_pylist() == [None if value is None else value in range(9) for value in values]
+    for kind in (pa.int64(), pa.int32()):
+        keep = row_filter(IsIn(("c",), (1, 2)), pa.schema({"c": kind}))
+        none = pa.Array.from_buffers(kind, 0, [None, None])  # as others hand over no rows
+        assert keep.mask(pa.record_batch({"c": none})).to_pylist() == []
+
+
 MISFITS = [
     (pa.int64(), "abc", "column c is int64: 'abc' is no literal for it; write it without quotes"),
     (pa.int64(), True, "TRUE is no literal"),

@@ -306,10 +306,14 @@ class _Values:
 
     def among(self, column: Any) -> Any:
         """Whether each of some values, of an array or an Expression, is among these; no NULL is."""
-        if self._ends is None or not isinstance(column, pa.Array) or column.type != self._values.type:
+        ends = self._ends
+        if ends is None or not isinstance(column, pa.Array) or not len(column) or column.type != self._values.type:
             return pc.is_in(column, value_set=self._values)
-        found = self._ends.take(_last_bits(column), mode="wrap")  # all lie within: this spares numpy a check and a copy
+        found = ends.take(_last_bits(column), mode="wrap")  # all lie within: this spares numpy a check and a copy
         at = np.flatnonzero(found)
+        if 4 * len(at) > len(found):  # little is spared here, and as little in what follows
+            self._ends = None
+            return pc.is_in(column, value_set=self._values)
         found[at] = pc.is_in(column.take(pa.array(at)), value_set=self._values).to_numpy(zero_copy_only=False)
         return pa.array(found)
 
