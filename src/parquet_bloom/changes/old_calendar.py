@@ -8,13 +8,12 @@ Source: Spark's DataSourceUtils.datetimeRebaseSpec.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquet_bloom.format import arrow_types
+from parquet_bloom.format.arrow_types import leaf_arrays
 from parquet_bloom.format.footer import Footer
 
 _MARKS = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
@@ -34,22 +33,8 @@ def old_dates(rows: pa.Table) -> list[str]:
     return [
         name
         for name, column in zip(rows.column_names, rows.columns, strict=True)
-        if any(_is_old(part) for chunk in column.chunks for part in _leaves(chunk))
+        if any(_is_old(part) for chunk in column.chunks for part in leaf_arrays(chunk))
     ]
-
-
-def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    if pa.types.is_struct(array.type):
-        parts = array.flatten()
-    elif pa.types.is_map(array.type):
-        parts = [array.keys, array.items]
-    elif arrow_types.is_list(array.type):
-        parts = [array.flatten()]
-    else:
-        yield array
-        return
-    for part in parts:
-        yield from _leaves(part)
 
 
 def _is_old(array: pa.Array) -> bool:

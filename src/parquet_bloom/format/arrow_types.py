@@ -7,7 +7,7 @@ struct {x, y}; list<element>; map<key, value>            nested: two, one and tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -115,6 +115,21 @@ def map_nested(
         large = _T.is_large_list(array.type)
         made = (pa.LargeListArray if large else pa.ListArray).from_arrays(starts, *parts, mask=array.is_null())
     return made if made.type == target else made.cast(target)
+
+
+def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays of plain values in an array, at any depth: itself, of structs, maps and lists what these have."""
+    if pa.types.is_struct(array.type):
+        parts = array.flatten()
+    elif pa.types.is_map(array.type):
+        parts = [array.keys, array.items]
+    elif fields_of(array.type):
+        parts = [array.flatten()]
+    else:
+        yield array
+        return
+    for part in parts:
+        yield from leaf_arrays(part)
 
 
 def _as_lists(array: pa.Array) -> pa.Array:

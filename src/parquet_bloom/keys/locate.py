@@ -294,7 +294,7 @@ def places_by_filters(
     position_of = {id(file): position for position, file in enumerate(found.files)}
     search = Search(found, And(()), how).of(files) if found.has_log else Search(resolved_files(files), And(()), how)
 
-    absent: list[int] = []
+    absent: set[int] = set()  # once each, also of a file that is searched again
 
     def ask(source: OpenFile, file: FileResult) -> tuple[FoundPlaces, float] | None:
         outline = file.outline
@@ -304,7 +304,7 @@ def places_by_filters(
             leaf = _in_any_case(outline.leaves, sought, file.file)
         if leaf is None:
             _refuse_constant(search, file, outline, sought, casts)
-            absent.append(position_of[id(file.file)])
+            absent.add(position_of[id(file.file)])
             return None
         keys = casts.to(leaf)
         false = 0.0

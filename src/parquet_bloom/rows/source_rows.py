@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterWarning, RequestError, first_line
-from parquet_bloom.format.arrow_types import fields_of, wider
+from parquet_bloom.format.arrow_types import leaf_arrays, wider
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT96, Leaf
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Compare, IsNull
@@ -242,17 +242,7 @@ def _check_times_in(file: FileResult, opened: Any, groups: Sequence[int], stored
 
 def _seconds(column: pa.Array) -> Iterator[pa.Array]:
     """The times in seconds of a column, at any depth. Parquet has none of its own: they are of INT96."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "s":
-        yield column
-    elif pa.types.is_struct(kind):
-        for child in column.flatten():
-            yield from _seconds(child)
-    elif pa.types.is_map(kind):
-        yield from _seconds(column.keys)
-        yield from _seconds(column.items)
-    elif fields_of(kind):
-        yield from _seconds(column.flatten())
+    return (part for part in leaf_arrays(column) if pa.types.is_timestamp(part.type) and part.type.unit == "s")
 
 
 def _is_far(times: pa.Array) -> bool:
