@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ UNMOVABLE = {
 }  # fmt: skip
 
 
+@cache
 def readable() -> list[str]:
     names = []
     for name in corpus_files():
@@ -47,16 +48,12 @@ def readable() -> list[str]:
         except (EncryptedFileError, NotParquetError, DamagedFileError):
             continue
         names.append(name)
+    assert len(names) >= 90 or not others_files(), "the corpus is read"
     return names
 
 
-READABLE = readable()
-
-
-def test_the_corpus_is_read() -> None:
-    if not others_files():
-        pytest.skip("PARQUET_BLOOM_CORPUS names no folder")
-    assert len(READABLE) >= 90
+def stem_of(name: str) -> str:
+    return Path(name).name.split(".")[0]
 
 
 def columns_of(path: Path) -> list[str]:
@@ -70,75 +67,65 @@ def columns_of(path: Path) -> list[str]:
 # Two gigabytes of text in 16 kilobytes: refused, or half a minute for who raises the limit.
 LARGE = "nasty/parquet-testing__large_string_map.brotli.parquet"
 FORMS = [("final", "footer"), ("final", "chunk-start"), ("parquet-41", None)]
-SURE = {name for name in READABLE if Path(name).name.split(".")[0] in UNDECODABLE | UNMOVABLE or name == LARGE}
 
 
-def marks_of(i: int, name: str) -> list[pytest.MarkDecorator]:
-    """Of the files about which nothing special is known each third is quick."""
-    if name == LARGE:
-        return [pytest.mark.slow]
-    return [] if name in SURE or i % 3 == 0 else [pytest.mark.more]
+@pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.more)], ids=["quick", "the rest"])
+@pytest.mark.parametrize(("spec", "placement"), FORMS)
+def test_add_verify_remove(spec: str, placement: str | None, quick: bool, tmp_path: Path) -> None:
+    """Of the files about which nothing special is known each third is quick; every second one has the other form."""
+    for i, name in enumerate(readable()):
+        special = stem_of(name) in UNDECODABLE | UNMOVABLE
+        takes_form = special or placement == "footer" or i % 2 == (spec == "final")
+        if name != LARGE and takes_form and quick == (special or i % 3 == 0):
+            (tmp_path / str(i)).mkdir()
+            add_verify_remove(name, spec, placement, tmp_path / str(i))
 
 
-@pytest.fixture
-def memory() -> Iterator[Callable[[], object]]:
-    """Allow to decode pages of gigabytes."""
+@pytest.mark.slow
+def test_pages_of_gigabytes_are_refused_unless_the_limit_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(LimitError, match="a page of it takes 2147483668 bytes"):
+        parquet_bloom.add_filters(
+            corpus_file(LARGE), tmp_path / "x", columns=columns_of(corpus_file(LARGE)), placement="footer", sync=False
+        )
+    assert os.listdir(tmp_path) == []
     before = parquet_bloom.set_limits().max_memory
-    yield lambda: parquet_bloom.set_limits(max_memory=8 << 30)
-    parquet_bloom.set_limits(max_memory=before)
-
-
-@pytest.mark.parametrize(
-    ("name", "spec", "placement"),
-    [
-        pytest.param(name, spec, placement, marks=marks_of(i, name))
-        for i, name in enumerate(READABLE)
-        for spec, placement in FORMS
-        if placement == "footer" or name in SURE or i % 2 == (spec == "final")  # of every second file the other form
-    ],
-)
-def test_add_verify_remove(
-    name: str, spec: str, placement: str | None, tmp_path: Path, memory: Callable[[], object]
-) -> None:
-    source, out, back = corpus_file(name), tmp_path / "out.parquet", tmp_path / "back.parquet"
-    stem = Path(name).name.split(".")[0]
-    columns = columns_of(source)
-    had = parquet_bloom.inspect(source).files[0].filters
-    if name == LARGE:
-        with pytest.raises(LimitError, match="a page of it takes 2147483668 bytes"):
-            parquet_bloom.add_filters(source, out, columns=columns, spec=spec, placement=placement, sync=False)
-        assert os.listdir(tmp_path) == []
-        if placement != "footer":
-            return  # once is enough
-        memory()
+    parquet_bloom.set_limits(max_memory=8 << 30)
     try:
-        report = parquet_bloom.add_filters(
-            source, out, columns=columns or None, spec=spec, placement=placement, sync=False
-        ).files[0]
+        add_verify_remove(LARGE, "final", "footer", tmp_path)
+    finally:
+        parquet_bloom.set_limits(max_memory=before)
+
+
+def add_verify_remove(name: str, spec: str, placement: str | None, folder: Path) -> None:
+    source, out, back = corpus_file(name), folder / "out.parquet", folder / "back.parquet"
+    columns, how = columns_of(source) or None, {"spec": spec, "placement": placement, "sync": False}
+    had = parquet_bloom.inspect(source).files[0].filters
+    try:
+        report = parquet_bloom.add_filters(source, out, columns=columns, **how).files[0]  # type: ignore[arg-type]
     except DamagedFileError:
-        assert stem in UNDECODABLE
-        assert leftovers(tmp_path) == []
+        assert stem_of(name) in UNDECODABLE, name
+        assert leftovers(folder) == [], name
         return
     except LayoutError:
-        assert stem in UNMOVABLE
-        assert placement != "footer" or stem in UNDECODABLE, "before the footer nothing moves; damage is refused"
+        assert stem_of(name) in UNMOVABLE, name
+        assert placement != "footer" or stem_of(name) in UNDECODABLE, "before the footer nothing moves"
         return
     new = {(f.row_group, f.column) for f in report.filters}
     verdicts = {(f.row_group, f.column): f for f in parquet_bloom.verify(out).files[0].filters}
-    assert all(verdicts[key].status == "right" for key in new)
+    assert all(verdicts[key].status == "right" for key in new), name
     if not new:
-        assert digest(out) == digest(source)
+        assert digest(out) == digest(source), name
         return
     parquet_bloom.remove_filters(out, back, columns=sorted({column for _, column in new}), sync=False)
     if not had:
-        assert digest(back) == digest(source), "the file is the file it was"
+        assert digest(back) == digest(source), f"{name}: the file is the file it was"
     try:
         before = pq.read_table(source)
     except (pa.ArrowException, OSError, NotImplementedError, ValueError):
         return  # nothing to compare with: pyarrow does not read the source either
     for path in (out, back):
         after = pq.read_table(path)
-        assert after.equals(before) or same_rows(after, before)
+        assert after.equals(before) or same_rows(after, before), name
 
 
 # Their filters contradict themselves or what lies around them; all others are right, or of a kind that nobody knows.
@@ -149,20 +136,20 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", READABLE)
-def test_inspect_finds_the_filters_and_verify_those_that_are_wrong(name: str) -> None:
-    path = corpus_file(name)
-    infos = parquet_bloom.inspect(path).files[0].filters
-    with OpenFile(path) as source:
-        metas = [chunk.meta_data for _, _, chunk in source.footer().chunks()]
-    assert len(infos) == sum(m.bloom_filter_offset is not None for m in metas), "one for each chunk with an offset"
-    try:
-        verdicts = parquet_bloom.verify(path).files[0]
-    except DamagedFileError:
-        assert Path(name).name.split(".")[0] in UNDECODABLE
-        return
-    assert bool(verdicts.wrong) == (name in WRONG), [f.reason for f in verdicts.wrong]
-    assert {f.status for f in verdicts.filters} <= {"right", "unknown", "wrong"}
+def test_inspect_finds_the_filters_and_verify_those_that_are_wrong() -> None:
+    for name in readable():
+        path = corpus_file(name)
+        infos = parquet_bloom.inspect(path).files[0].filters
+        with OpenFile(path) as source:
+            metas = [chunk.meta_data for _, _, chunk in source.footer().chunks()]
+        assert len(infos) == sum(m.bloom_filter_offset is not None for m in metas), f"{name}: one for each offset"
+        try:
+            verdicts = parquet_bloom.verify(path).files[0]
+        except DamagedFileError:
+            assert stem_of(name) in UNDECODABLE, name
+            continue
+        assert bool(verdicts.wrong) == (name in WRONG), (name, [f.reason for f in verdicts.wrong])
+        assert {f.status for f in verdicts.filters} <= {"right", "unknown", "wrong"}, name
 
 
 def test_refused_types_are_refused_by_name() -> None:

@@ -1,8 +1,7 @@
-"""Documentation, docstrings and comments name what there is: tests, files, sections, modules, commands."""
+"""Documentation, docstrings and comments name what there is: tests, files, sections, commands."""
 
 from __future__ import annotations
 
-import ast
 import datetime as dt
 import os
 import re
@@ -18,25 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from support.prose import PAGES, ROOT, prose
 
 import parquet_bloom
 from parquet_bloom.cli import group, run
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "SECURITY.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "fixtures" / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "benchmarks").glob("*.md")),
-]
-SOURCES = [
-    path
-    for folder in ("src", "tests", "benchmarks", "fixtures")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if "_thrift" not in path.parts
-]
 PACKAGE = ROOT / "src" / "parquet_bloom"
 # Of parquet-format, Thrift and PySpark, cited as sources.
 FOREIGN = {
@@ -49,31 +34,30 @@ FOREIGN = {
 }
 
 
-def _name(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
+def test_tests_that_a_page_names_are_there() -> None:
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    there = {path.name for path in files} | {f"{path.parent.name}/{path.name}" for path in files}
+    named = {page: set(re.findall(r"`(?:tests/)?((?:\w+/)?test_\w+\.py)`", page.read_text())) for page in PAGES}
+    assert {page.name: gone for page, names in named.items() if (gone := names - there)} == {}
+    assert len(named[ROOT / "docs" / "formats.md"]) >= 8, "each form names its tests"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_tests_that_a_page_names_are_there(page: Path) -> None:
-    named = set(re.findall(r"`(?:tests/)?((?:\w+/)?test_\w+\.py)`", page.read_text()))
-    assert not [name for name in named if not list((ROOT / "tests").rglob(name))]
-    assert page.name != "formats.md" or len(named) >= 8, "each form names its tests"
+def test_links_within_the_project_lead_somewhere() -> None:
+    dead = []
+    for page in PAGES:
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            target = page.parent / link if link else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                dead.append(f"{page.name} links to {link}#{anchor}")
+    assert dead == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_links_within_the_project_lead_somewhere(page: Path) -> None:
-    for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
-        target = page.parent / link if link else page
-        assert target.exists(), f"{page.name} links to {link}"
-        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md" or page.parent != ROOT], ids=_name)
-def test_no_line_of_code_is_longer_than_a_screen(page: Path) -> None:
+def test_no_line_of_code_is_longer_than_a_screen() -> None:
     """160 characters: what a wide terminal shows, and what a reader copies without losing its end."""
-    blocks = re.findall(r"^ *```\w.*\n((?:.*\n)*?) *```$", page.read_text(), re.MULTILINE)
-    assert blocks or "```" not in page.read_text(), "the pattern meets the blocks"
-    assert not [line for block in blocks for line in block.splitlines() if len(line) > 160]
+    for page in set(PAGES) - {ROOT / "README.md"}:
+        blocks = re.findall(r"^ *```\w.*\n((?:.*\n)*?) *```$", page.read_text(), re.MULTILINE)
+        assert blocks or "```" not in page.read_text(), f"{page}: the pattern meets the blocks"
+        assert not [line for block in blocks for line in block.splitlines() if len(line) > 160], page
 
 
 @cache
@@ -81,18 +65,6 @@ def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives to a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@cache
-def prose() -> dict[Path, str]:
-    """Pages without their Python, and the docstrings and comments of modules."""
-    found = {page: re.sub(r"```python\n.*?```", "", page.read_text(), flags=re.DOTALL) for page in PAGES}
-    for path in SOURCES:
-        text = path.read_text()
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        parts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
-        found[path] = "\n".join([*parts, *re.findall(r"(?:^|\s)#.*", text)])
-    return found
 
 
 def cited(pattern: str) -> list[tuple[Path, tuple[str, ...]]]:
@@ -125,36 +97,6 @@ def test_cited_files_are_there() -> None:
         if path.suffix == ".py" and name not in names | FOREIGN
     ]
     assert not missing, "\n".join(missing)
-
-
-def test_cited_modules_are_there() -> None:
-    """As `rows.scan` or `rows.scan.Scan`. Spark's own settings look like modules of spark/: not looked at."""
-    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and not path.name.startswith("_")} - {"spark"}
-    folders.add("files")  # was one, and is spoken of no more
-    pattern = rf"(?<![\w./'\"@-])(?:parquet_bloom\.)?((?:{'|'.join(sorted(folders))})(?:\.[A-Za-z_]\w*)+)(?![\w/])"
-    found = [
-        (path, name)
-        for path, (name,) in cited(pattern)
-        if not name.endswith((".md", ".json", ".html", ".parquet", ".py", ".txt", ".csv"))
-    ]
-    assert len(found) >= 40, "the pattern still meets the citations"
-    missing = [f"{path.relative_to(ROOT)}: {name}" for path, name in found if not is_there(name)]
-    assert not missing, "\n".join(missing)
-
-
-def is_there(name: str) -> bool:
-    """Whether a dotted name is a module of the package, or a word in one."""
-    path, parts = PACKAGE, name.split(".")
-    if not (path / parts[0]).is_dir():
-        return False
-    while parts and (path / parts[0]).is_dir():
-        path /= parts.pop(0)
-    source = path / f"{parts[0]}.py" if parts else path / "__init__.py"
-    if parts and source.is_file():
-        parts.pop(0)
-    else:
-        source = path / "__init__.py"
-    return source.is_file() and (not parts or re.search(rf"\b{parts[0]}\b", source.read_text()) is not None)
 
 
 def test_the_twelve_modules_to_read_first_take_an_hour() -> None:

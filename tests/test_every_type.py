@@ -161,14 +161,6 @@ def by_pyarrow_half(folder: Path) -> Iterator[Path]:
     return by_pyarrow(folder, 2)
 
 
-def by_type(folder: Path) -> Iterator[Path]:
-    """A file for each type of Arrow, with random values and the extremes of the type."""
-    for at, name in enumerate(TYPES):
-        table = pa.table({order: column(name, order) for order in ORDERS[1::3]})
-        pq.write_table(table, folder / f"{at}.parquet", row_group_size=GROUP)
-        yield folder / f"{at}.parquet"
-
-
 DUCKDB_TYPES = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UHUGEINT", "UTINYINT", "USMALLINT", "UINTEGER"),
     *("UBIGINT", "FLOAT", "DOUBLE", "DECIMAL(4,1)", "DECIMAL(9,4)", "DECIMAL(18,6)", "DECIMAL(38,10)", "VARCHAR"),
@@ -275,24 +267,20 @@ def test_every_command_takes_files_of_all_types(written: list[Path], tmp_path: P
     first = pq.read_schema(path).names[0]
     for arguments in (
         *(("advise", path), ("add", path, "-o", out), ("status", out), ("inspect", out), ("verify", out)),
-        *(
-            ("report", out, "-o", tmp_path / "page.html"),
-            ("check", out, f'"{first}" = 5'),
-            ("read", out, "-o", "rows.parquet"),
-        ),
-        *(("index", "build", path, "--column", first, "-o", tmp_path / "index"), ("remove", out, "--in-place")),
+        *(("report", out, "-o", "page.html"), ("check", out, f'"{first}" = 5'), ("read", out, "-o", "rows.parquet")),
+        *(("index", "build", path, "--column", first, "-o", "index"), ("remove", out, "--in-place")),
     ):
         ran = in_this_process(*arguments, cwd=tmp_path)
         assert ran.returncode == 0, (arguments, ran.stderr)
 
 
-@pytest.mark.parametrize("written", [by_type], indirect=True)
-def test_a_file_of_one_type_gets_filters_and_advice(written: list[Path], tmp_path: Path) -> None:
-    for path in written:
-        out = tmp_path / "out" / path.name
-        out.parent.mkdir(exist_ok=True)
-        parquet_bloom.add_filters(path, out)
-        assert len(parquet_bloom.advise(path).columns) >= 2
+def test_a_file_of_one_type_gets_filters_and_advice(tmp_path: Path) -> None:
+    for at, name in enumerate(TYPES):
+        path = tmp_path / f"{at}.parquet"
+        table = pa.table({order: column(name, order) for order in ORDERS[1::3]})  # random, and the type's extremes
+        pq.write_table(table, path, row_group_size=GROUP)
+        parquet_bloom.add_filters(path, tmp_path / f"{at}.new")
+        assert len(parquet_bloom.advise(path).columns) >= 2, name
 
 
 def test_rows_are_found_in_columns_of_every_type(tmp_path: Path) -> None:
@@ -302,19 +290,8 @@ def test_rows_are_found_in_columns_of_every_type(tmp_path: Path) -> None:
     path = tmp_path / "found.parquet"
     pq.write_table(table, path, row_group_size=GROUP)
     parquet_bloom.add_filters(path, in_place=True)
-    for name in TYPES:
-        if "view" in name or name in (
-            "float16",
-            "bool8",
-            "json",
-            "null",
-            "list",
-            "large_list",
-            "fixed_size_list",
-            "struct",
-            "map",
-        ):
-            continue  # pyarrow compares none of them
+    not_compared = {"float16", "bool8", "json", "null", "list", "large_list", "fixed_size_list", "struct", "map"}
+    for name in [name for name in TYPES if "view" not in name and name not in not_compared]:
         values = table[f"{name} random"]
         if pa.types.is_dictionary(values.type):
             values = pc.cast(values, values.type.value_type)

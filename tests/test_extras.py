@@ -40,21 +40,17 @@ def test_the_packages_are_those_of_the_extras() -> None:
         assert sorted(packages) == sorted(EXTRAS[extra]), extra
 
 
-@pytest.mark.parametrize("extra", OURS)
-def test_a_hint_before_the_release_names_each_package_with_its_bound(
-    extra: str, monkeypatch: pytest.MonkeyPatch
+def test_a_hint_before_the_release_names_packages_with_their_bounds_and_after_it_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(extras, "ON_PYPI", False)
-    assert set(map(str, typed(extras.to_install(extra)))) == {str(Requirement(name)) for name in EXTRAS[extra]}
-    assert extras.to_install_ourselves(extra) == f"pip install '.[{extra}]' in a checkout"
-
-
-@pytest.mark.parametrize("extra", OURS)
-def test_a_hint_after_the_release_names_the_extra(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "ON_PYPI", True)
-    assert extras.to_install(extra) == extras.to_install_ourselves(extra) == f"pip install 'parquet-bloom[{extra}]'"
-    [wanted] = typed(extras.to_install(extra))
-    assert (wanted.name, wanted.extras) == ("parquet-bloom", {extra})
+    for extra in OURS:
+        monkeypatch.setattr(extras, "ON_PYPI", False)
+        assert set(map(str, typed(extras.to_install(extra)))) == {str(Requirement(name)) for name in EXTRAS[extra]}
+        assert extras.to_install_ourselves(extra) == f"pip install '.[{extra}]' in a checkout"
+        monkeypatch.setattr(extras, "ON_PYPI", True)
+        assert extras.to_install(extra) == extras.to_install_ourselves(extra) == f"pip install 'parquet-bloom[{extra}]'"
+        [wanted] = typed(extras.to_install(extra))
+        assert (wanted.name, wanted.extras) == ("parquet-bloom", {extra})
 
 
 def test_an_unknown_extra_has_no_hint() -> None:
@@ -82,16 +78,13 @@ def texts() -> Iterator[tuple[Path, str]]:
         yield REPOSITORY / name, (REPOSITORY / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", [
-    "pip install 'parquet-bloom[delta]'", "install parquet-bloom[spark] for", "pip install parquet-bloom\n",
-    "uv tool install parquet_bloom", "`uvx parquet-bloom`", 'pipx install "parquet-bloom"',
-])  # fmt: skip
-def test_what_is_a_command_that_takes_the_name_from_pypi(command: str) -> None:
-    assert FROM_PYPI.search(command)
-
-
 def test_nothing_else_sends_people_to_pypi_for_this_name() -> None:
     """Before the release nowhere; after it the documentation may, but messages take it from extras.py."""
+    commands = (
+        *("pip install 'parquet-bloom[delta]'", "install parquet-bloom[spark] for", "pip install parquet-bloom\n"),
+        *("uv tool install parquet_bloom", "`uvx parquet-bloom`", 'pipx install "parquet-bloom"'),
+    )
+    assert [command for command in commands if not FROM_PYPI.search(command)] == []
     of_the_switch = {Path(extras.__file__).resolve(), REPOSITORY / "CONTRIBUTING.md"}
     found = {
         str(path.relative_to(REPOSITORY)): hits
@@ -148,17 +141,13 @@ sys.exit(main())
     return line
 
 
-# A release says what `to_install` gives, above; one command shows that messages take it from there.
-@pytest.mark.parametrize(
-    ("extra", "module", "arguments", "said", "on_pypi"),
-    [*((*case, False) for case in LACKING), (*LACKING[2], True)],
-    ids=[*(case[0] for case in LACKING), f"{LACKING[2][0]}, released"],
-)
-def test_a_command_without_a_package_says_what_to_type(
-    tmp_path: Path, extra: str, module: str, arguments: list[str], said: str, on_pypi: bool
-) -> None:
-    wanted = f"pip install 'parquet-bloom[{extra}]'" if on_pypi else extras.to_install(extra)
-    assert said.format(wanted) in told_without(module, arguments, tmp_path, on_pypi)
+def test_a_command_without_a_package_says_what_to_type(tmp_path: Path) -> None:
+    """A release says what `to_install` gives, above; one command shows that messages take it from there."""
+    for extra, module, arguments, said, on_pypi in (*((*case, False) for case in LACKING), (*LACKING[2], True)):
+        folder = tmp_path / f"{extra}-{on_pypi}"
+        folder.mkdir()
+        wanted = f"pip install 'parquet-bloom[{extra}]'" if on_pypi else extras.to_install(extra)
+        assert said.format(wanted) in told_without(module, arguments, folder, on_pypi), extra
 
 
 def test_a_catalog_in_sql_without_sqlalchemy_names_pyiceberg_s_extra_and_nothing_else(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.parsed import parsed
 
 import parquet_bloom
 import parquet_bloom.format
@@ -112,7 +113,7 @@ class Tree:
     @cache  # noqa: B019  (several tests ask for those of the package)
     def imports_of(self, module: str) -> set[str]:
         """What a module imports of this package, wherever the import stands: modules, or names in them."""
-        tree = ast.parse(self.sources[module])
+        tree = parsed(self.sources[module])
         found = set()
         here = ["parquet_bloom", *module.split(".")[:-1]]
         for node in ast.walk(tree):
@@ -170,7 +171,7 @@ class Tree:
         for module, source in self.sources.items():
             if module in COMPILED or module.split(".")[0] == "kernels":
                 continue
-            for node in ast.walk(ast.parse(source)):
+            for node in ast.walk(parsed(source)):
                 if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
                 given = node.args
@@ -186,7 +187,7 @@ class Tree:
         for module, source in self.sources.items():
             if module.split(".")[0] not in ("kernels", "format"):
                 continue
-            for node in ast.walk(ast.parse(source)):
+            for node in ast.walk(parsed(source)):
                 names = {alias.name.split(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()
                 if isinstance(node, ast.ImportFrom):
                     names = {(node.module or "").split(".")[0]}
@@ -201,7 +202,7 @@ class Tree:
         for module, source in self.sources.items():
             if module.split(".")[0] not in ("format", "predicates"):
                 continue
-            tree = ast.parse(source)
+            tree = parsed(source)
             classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
             for node in ast.walk(tree):
                 targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", [])
@@ -407,19 +408,15 @@ def test_no_two_files_of_tests_have_one_name():
     assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
-@pytest.mark.parametrize("name", parquet_bloom.__all__)
-def test_every_public_name_is_there(name):
-    assert getattr(parquet_bloom, name) is not None
-    assert name in dir(parquet_bloom)
+def test_every_public_name_is_there_and_no_other_is():
+    assert [name for name in parquet_bloom.__all__ if getattr(parquet_bloom, name, None) is None] == []
+    assert set(parquet_bloom.__all__) <= set(dir(parquet_bloom))
+    with pytest.raises(AttributeError, match="no attribute 'bogus'"):
+        _ = parquet_bloom.bogus
+    assert importlib.import_module("parquet_bloom.errors").ParquetBloomError
 
 
 def test_no_room_takes_the_name_of_a_function():
     """Importing a module of `parquet_bloom.check` would put it in the function's place."""
     beside = {name.split(".")[0] for name in TREE.sources} - {"__init__"}
     assert beside & set(parquet_bloom.__all__) <= {"lance", "spark"}
-
-
-def test_no_other_name_is():
-    with pytest.raises(AttributeError, match="no attribute 'bogus'"):
-        _ = parquet_bloom.bogus
-    assert importlib.import_module("parquet_bloom.errors").ParquetBloomError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def answer_of_a_child(ask: Any) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-SHARED = {
+SHARED: dict[str, ForkSafe[Any]] = {
     "hashes of columns": content._remembered,
     "key indexes": key_index._opened,
     "clients of S3": s3._clients,
@@ -34,12 +35,15 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
-def test_a_child_waits_for_no_lock_of_its_parent(shared: ForkSafe[Any]) -> None:
-    own = shared.own
-    with own.lock:  # as another thread would have it
-        assert answer_of_a_child(lambda: shared.own.lock.acquire(timeout=5))
-    assert shared.own is own, "the parent goes on with what it had"
+def test_a_child_waits_for_no_lock_of_its_parent() -> None:
+    def takes_the_lock(shared: ForkSafe[Any]) -> bool:
+        return bool(shared.own.lock.acquire(timeout=5))
+
+    for name, shared in SHARED.items():
+        own = shared.own
+        with own.lock:  # as another thread would have it
+            assert answer_of_a_child(partial(takes_the_lock, shared)), name
+        assert shared.own is own, f"{name}: the parent goes on with what it had"
 
 
 def test_a_child_of_a_child_has_its_own_too() -> None:

@@ -79,20 +79,8 @@ def system_calls(name: str, folder: Path) -> int:
     counts = []
     for times in (10, 20):
         log = folder / "strace.txt"
-        words = [
-            "strace",
-            "-f",
-            "-qq",
-            "-o",
-            str(log),
-            sys.executable,
-            __file__,
-            "--repeat",
-            name,
-            str(folder),
-            str(times),
-        ]
-        subprocess.run(words, check=True)
+        repeat = [sys.executable, __file__, "--repeat", name, str(folder), str(times)]
+        subprocess.run(["strace", "-f", "-qq", "-o", str(log), *repeat], check=True)
         counts.append(sum(" = " in line or "<unfinished" in line for line in log.read_text().splitlines()))
     return (counts[1] - counts[0]) // 10
 

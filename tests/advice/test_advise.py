@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 import time
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import duckdb
@@ -19,7 +20,7 @@ from support import column_kinds
 from support.column_kinds import Truth, truth_of
 from support.commands import command
 from support.object_store import ObjectStore
-from support.repeats import more_then_slow
+from support.repeats import first_then_more
 from support.samples import random_bytes
 
 import parquet_bloom
@@ -116,22 +117,20 @@ def test_what_is_known_of_each_column(events: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_the_commands_can_be_pasted(events: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "with a blank.parquet"
-    copy.write_bytes(events.read_bytes())
-    add, check = advise(copy).commands
-    import subprocess
-    import sys
-
-    done = subprocess.run([sys.executable, "-m", *shlex.split(add.replace("parquet-bloom", "parquet_bloom", 1))],
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert {f.column for f in parquet_bloom.inspect(copy).files[0].filters} == {"trace", "user", "rare"}
-    assert shlex.split(check)[:3] == ["parquet-bloom", "check", str(copy)]
-    again = advise(copy)
-    assert again.advised == []
-    assert by_name(again)["trace"].reason == "it has filters"
-    assert again.commands == []
+def test_the_commands_can_be_pasted(events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a name with a blank, and of one that begins with a dash, which is no option."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("with a blank.parquet", "-events.parquet"):
+        Path(name).write_bytes(events.read_bytes())
+        add, check = advise(name).commands
+        words = shlex.split(add.replace("parquet-bloom", "parquet_bloom", 1))
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert {f.column for f in parquet_bloom.inspect(name).files[0].filters} == {"trace", "user", "rare"}
+        assert shlex.split(check)[:2] == ["parquet-bloom", "check"]
+        again = advise(name)
+        assert (again.advised, again.commands) == ([], [])
+        assert by_name(again)["trace"].reason == "it has filters"
 
 
 def test_columns_that_have_filters_in_some_files_are_said_to_have_them(events: Path, tmp_path: Path) -> None:
@@ -144,18 +143,6 @@ def test_columns_that_have_filters_in_some_files_are_said_to_have_them(events: P
     parquet_bloom.add_filters(tmp_path / "0.parquet", in_place=True, columns=["rare"], sync=False)
     done = CliRunner().invoke(group, ["advise", str(tmp_path)])
     assert "3 columns should have filters; 25 % of the row groups have one today\n" in done.output
-
-
-def test_a_file_that_begins_with_a_dash_is_no_option(
-    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from parquet_bloom.cli import run
-
-    monkeypatch.chdir(tmp_path)
-    Path("-events.parquet").write_bytes(events.read_bytes())
-    add, _ = advise("-events.parquet").commands
-    assert run(shlex.split(add)[1:]) == 0
-    assert {f.column for f in parquet_bloom.inspect("-events.parquet").files[0].filters} == {"trace", "user", "rare"}
 
 
 def test_files_that_are_sorted_among_each_other_need_no_filter(tmp_path: Path) -> None:
@@ -224,24 +211,20 @@ def test_a_log_of_queries_decides(events: Path, tmp_path: Path) -> None:
 
 
 def test_filters_that_are_wrong_today_are_told(tmp_path: Path) -> None:
+    """Far larger than they need to be, or without a clear bit."""
     rng = np.random.default_rng(4)
     path = write(tmp_path / "x.parquet", {"id": hexes(rng, 3000), "user": hexes(rng, 3000)})
     add_filters(path, in_place=True, columns=["id"], fpp=0.000_000_001)
-    add_filters(path, in_place=True, columns=["user"], fpp=0.49, max_bytes=512)
-    told = "\n".join(advise(path).flags)
-    assert "column id: 3 filters read, 3 far larger than 1 % takes" in told
-
-
-def test_a_filter_without_a_clear_bit_is_told(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", {"id": hexes(np.random.default_rng(4), 3000)})
-    add_filters(path, in_place=True, columns=["id"])
-    one, *_ = parquet_bloom.inspect(path).files[0].filters
+    add_filters(path, in_place=True, columns=["user"], fpp=0.01)
+    one = next(one for one in parquet_bloom.inspect(path).files[0].filters if one.column == "user")
     assert one.offset is not None
     assert one.length is not None
     data = bytearray(path.read_bytes())
     data[one.offset + one.length - one.num_bytes : one.offset + one.length] = b"\xff" * one.num_bytes
     path.write_bytes(data)
-    assert "column id: 3 filters read, 1 admit 100% of absent values" in "\n".join(advise(path).flags)
+    told = "\n".join(advise(path).flags)
+    assert "column id: 3 filters read, 3 far larger than 1 % takes" in told
+    assert "column user: 3 filters read, 1 admit 100% of absent values" in told
 
 
 def test_shapes_that_filters_do_not_help_are_told(tmp_path: Path) -> None:
@@ -265,80 +248,21 @@ def test_very_many_row_groups_want_an_index(tmp_path: Path) -> None:
     assert flag.startswith("10,000 row groups: filters of 1 % let some 100 of them through for any key")
 
 
-def test_results_become_plain_values(events: Path) -> None:
-    advice = advise(events)
-    plain = json.loads(json.dumps(advice.to_dict()))
-    assert plain["columns"][0]["absent"]["row_groups"]["likely"] > 0.9
-    assert advice.to_arrow().num_rows == 9
-    assert "Advice(" in repr(advice)
-
-
-# --- promised and measured ------------------------------------------------------------------------
-
-KEYS = 100
-
-
-def made(rng: np.random.Generator, how: str, n: int) -> np.ndarray:
-    """Even values, spread in one of four ways."""
-    universe = int(10 ** rng.uniform(2, 6))
-    if how == "uniform":
-        values = rng.integers(0, universe, n)
-    elif how == "frequent and rare":
-        values = np.minimum(rng.zipf(rng.uniform(1.2, 2.0), n), 10**9)
-    elif how == "drifting":
-        values = np.arange(n) * 10 + rng.integers(0, int(10 * n * rng.uniform(0.05, 1)), n)
-    else:
-        values = rng.permutation(4 * n)[:n]
-    return values * 2
-
-
-def measured(path: Path, keys: list[int]) -> tuple[float, float]:
-    """The share of row groups that fell to filters, over lookups of these keys; and how well so many keys tell it."""
-    cache = parquet_bloom.FooterCache()
-    shares = []
-    for key in keys:
-        verdicts = parquet_bloom.check(path, f"id = {key}", cache=cache)
-        shares.append(sum(v.decided_by == "filter" for v in verdicts) / len(verdicts))
-    return float(np.mean(shares)), 2.6 * float(np.std(shares)) / np.sqrt(len(shares))
-
-
-def lies_inside(folder: Path, seed: int) -> bool:
-    """Whether what a lookup is spared lies where the advice says, for absent and for present keys."""
-    rng = np.random.default_rng(seed)
-    how = ["uniform", "frequent and rare", "drifting", "never twice"][seed % 4]
-    groups = int(rng.integers(2, 40))
-    per_group = int(rng.integers(100, 1500))
-    stored = made(rng, how, groups * per_group)
-    files = int(rng.integers(1, 4))
-    for part, values in enumerate(np.array_split(stored, files)):
-        write(folder / f"{part}.parquet", {"id": values, "payload": random_bytes(rng, len(values), 50)}, per_group)
-    [column] = [one for one in advise(folder).columns if one.column == "id"]
-    assert column.absent is not None
-    assert column.present is not None
-    assert column.fpp is not None
-    add_filters(folder, in_place=True, columns=["id"], fpp=column.fpp, sync=False)
-    row_groups = [group for file in sorted(folder.iterdir()) for group in _distinct(file)]
-    picks = Random(seed)
-    present, others = ([picks.choice(picks.choice(row_groups)) for _ in range(KEYS)] for _ in range(2))
-    found = measured(folder, [value + 1 for value in others]), measured(folder, present)  # no odd one is stored
-    promised = column.absent.row_groups, column.present.row_groups
-    return all(p.low - slack <= f <= p.high + slack for (f, slack), p in zip(found, promised, strict=True))
-
-
-def _distinct(path: Path) -> list[list[int]]:
-    file = pq.ParquetFile(path)
-    return [sorted(set(file.read_row_group(g)["id"].to_pylist())) for g in range(file.num_row_groups)]
-
-
 def test_gains_that_were_promised_come(tmp_path: Path) -> None:
-    inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(5)]
-    assert sum(inside) >= 4, inside
-
-
-@pytest.mark.parametrize("n", more_then_slow([30, 100], 1))
-def test_gains_that_were_promised_come_for_95_data_sets_of_100(tmp_path: Path, n: int) -> None:
-    inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(100, 100 + n)]
-    assert sum(inside) >= 0.95 * n, [seed for seed, one in enumerate(inside, 100) if not one]
+    """What lookups are spared by the filters that are advised; of columns of all kinds the truth: below."""
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 30_000, 20_000) * 2
+    path = write(tmp_path / "x.parquet", {"id": values, "payload": random_bytes(rng, len(values), 50)})
+    column = by_name(advise(path))["id"]
+    assert column.fpp is not None
+    add_filters(path, in_place=True, columns=["id"], fpp=column.fpp, sync=False)
+    keys = rng.choice(values, 100)
+    for promised, asked in ((column.present, keys), (column.absent, keys + 1)):  # no odd one is stored
+        assert promised is not None
+        found = [parquet_bloom.check(path, f"id = {key}") for key in asked]
+        shares = [np.mean([verdict.decided_by == "filter" for verdict in verdicts]) for verdicts in found]
+        low, _, high = promised.row_groups
+        assert low - 0.02 <= np.mean(shares) <= high + 0.02, "hundred keys tell it as well as that"
 
 
 # --- kinds of columns, by brute force -------------------------------------------------------------
@@ -375,7 +299,7 @@ def test_what_bounds_tell_is_not_promised_of_filters(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["half of the row groups one value", "most row groups one value", "null row groups"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", first_then_more(range(3), 1))
 def test_an_absent_value_is_excluded_by_the_bounds_of_constant_row_groups(tmp_path: Path, kind: str, seed: int) -> None:
     column, truth = promised(tmp_path / "d", kind, seed)
     assert truth.absent < 0.8
@@ -393,7 +317,7 @@ def test_small_integers_that_all_are_stored_have_no_free_one_near(tmp_path: Path
     assert column.absent.row_groups.low < 0.3, "the next free one is behind all row groups, or nearly"
 
 
-@pytest.mark.parametrize("kind", ["zipf 1.3", "mostly one id", "doubling", "ids as floats"])
+@pytest.mark.parametrize("kind", first_then_more(["zipf 1.3", "ids as floats", "mostly one id", "doubling"], 2))
 def test_the_bytes_that_filters_take_lie_in_their_interval(tmp_path: Path, kind: str) -> None:
     column, _ = promised(tmp_path / "d", kind, 5)
     assert column.filter_bytes is not None
@@ -444,7 +368,6 @@ def test_the_truth_lies_in_95_of_100_intervals_and_half_of_them_are_narrow(
 
 
 def test_the_command(events: Path) -> None:
-
     done = CliRunner().invoke(group, ["advise", str(events)])
     assert done.exit_code == 0
     assert "3 columns should have filters" in done.output

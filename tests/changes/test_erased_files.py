@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import shutil
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from deltalake import write_deltalake
 from support.commands import command
 from support.corpus import corpus_file
 from support.footers import edited_footer
-from support.samples import flat_table, keys_table
+from support.repeats import by_turns
+from support.samples import flat_table, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom import delete_keys
@@ -49,10 +51,14 @@ from parquet_bloom.format import compact
 UPDATE = "until update_index or rebuild_index"
 
 
-def flat(path: Path, **options: Any) -> Path:
+def written(path: Path, table: pa.Table, **options: Any) -> Path:
     path.parent.mkdir(exist_ok=True)
-    pq.write_table(flat_table(), path, row_group_size=400, **options)
+    pq.write_table(table, path, **options)
     return path
+
+
+def flat(path: Path, **options: Any) -> Path:
+    return written(path, flat_table(), row_group_size=400, **options)
 
 
 def some(*rows: int) -> pa.Array:
@@ -109,12 +115,10 @@ def test_a_file_that_loses_all_rows_stays_without_row_groups(tmp_path: Path) -> 
     assert parquet_bloom.verify(path).files[0].filters == []
 
 
-@pytest.mark.parametrize("rows", [65_537, 150_000])
-def test_a_row_group_that_is_decoded_in_several_batches(tmp_path: Path, rows: int) -> None:
+def test_a_row_group_that_is_decoded_in_several_batches(tmp_path: Path) -> None:
+    rows = 150_000
     table = pa.table({"id": range(rows), "text": [f"{n % 1000}" if n % 7 else None for n in range(rows)]})
-    path = tmp_path / "a" / "a.parquet"
-    path.parent.mkdir()
-    pq.write_table(table, path, write_page_index=True)
+    path = written(tmp_path / "a" / "a.parquet", table, write_page_index=True)
     parquet_bloom.add_filters(path, in_place=True, columns=["id"])
     assert erase(path, "id", pa.array([0, 1, 65_535, rows - 1])).deleted == 4
 
@@ -206,6 +210,7 @@ def test_output_gets_copies_of_files_without_such_rows(tmp_path: Path) -> None:
 
 def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     flat(tmp_path / "0.parquet")
+    (tmp_path / "0.parquet").chmod(0o640)
     before = snapshot(tmp_path)
     dry = delete_keys(tmp_path, "id", some(5, 900), in_place=True, dry_run=True)
     assert snapshot(tmp_path) == before
@@ -214,13 +219,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     (one,), (other,) = dry.rewritten, done.rewritten
     assert (one.path, one.rows, one.deleted, one.bytes_before) == (other.path, 1200, 2, other.bytes_before)
     assert (dry.deleted, dry.bytes_written, one.bytes_after) == (2, 0, 0)
-
-
-def test_permissions_stay(tmp_path: Path) -> None:
-    path = flat(tmp_path / "a.parquet")
-    path.chmod(0o640)
-    delete_keys(path, "id", some(5), in_place=True)
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "0.parquet").stat().st_mode & 0o777 == 0o640, "permissions stay"
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -235,9 +234,7 @@ def test_no_byte_of_an_erased_value_stays(tmp_path: Path, placement: str) -> Non
     names = flat_table()["name"].to_pylist()
     names[5] = SECRET
     table = flat_table().set_column(1, "name", pa.array(names))
-    path = tmp_path / "a" / "a.parquet"
-    path.parent.mkdir()
-    pq.write_table(table, path, row_group_size=400, compression="none", write_page_index=True)
+    path = written(tmp_path / "a" / "a.parquet", table, row_group_size=400, compression="none", write_page_index=True)
     how: Any = {"form": "statistics"} if placement == "statistics" else {"placement": placement}
     parquet_bloom.add_filters(path, in_place=True, columns=["id", "name"], **how)
     assert path.read_bytes().count(SECRET.encode()) >= 3
@@ -260,9 +257,7 @@ def test_bytes_that_nothing_names_go(tmp_path: Path) -> None:
 def test_a_column_has_bounds_in_all_row_groups_or_in_none(tmp_path: Path) -> None:
     """A deletion that leaves a NaN alone in a row group: DataFusion would take the bounds of the others for all."""
     values = [1.0, float("nan"), 2.0, 3.0, 4.0, 5.0]
-    path = tmp_path / "a" / "a.parquet"
-    path.parent.mkdir()
-    pq.write_table(pa.table({"id": range(6), "f": values}), path, row_group_size=2)
+    path = written(tmp_path / "a" / "a.parquet", pa.table({"id": range(6), "f": values}), row_group_size=2)
     report = erase(path, "id", pa.array([0]))
     metadata = pq.read_metadata(path)
     assert [metadata.row_group(g).column(1).statistics.has_min_max for g in range(3)] == [False] * 3
@@ -309,9 +304,7 @@ def test_types_that_arrow_knows_alone_stay(tmp_path: Path, options: dict[str, An
             "bytes": pa.array(range(n), pa.uint8()),
         }
     )
-    path = tmp_path / "a" / "a.parquet"
-    path.parent.mkdir()
-    pq.write_table(table, path, row_group_size=20, **options)
+    path = written(tmp_path / "a" / "a.parquet", table, row_group_size=20, **options)
     assert erase(path, "id", pa.array([3, 4]), read_back=True).notes == []
     keys = [UUID(bytes=bytes([i] * 16)) for i in (5, 49)]
     assert delete_keys(path, "uuid", keys, in_place=True).deleted == 2
@@ -335,8 +328,9 @@ def test_row_groups_without_statistics_get_none(tmp_path: Path) -> None:
     assert all(metadata.row_group(g).column(1).statistics.has_min_max for g in range(3))
 
 
-@pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize(
+    ("codec", "version"), by_turns(["none", "snappy", "zstd", "gzip", "lz4", "brotli"], ["1.0", "2.0"])
+)
 def test_codec_encodings_and_page_version_stay(tmp_path: Path, codec: str, version: str) -> None:
     options: dict[str, Any] = {
         "compression": codec,
@@ -361,9 +355,7 @@ def test_key_values_field_ids_and_created_by_stay(tmp_path: Path) -> None:
     schema = flat_table().schema
     fields = [f.with_metadata({"PARQUET:field_id": str(10 + n)}) for n, f in enumerate(schema)]
     table = flat_table().cast(pa.schema(fields, {"own": "words"}))
-    path = tmp_path / "a" / "a.parquet"
-    path.parent.mkdir()
-    pq.write_table(table, path, row_group_size=400)
+    path = written(tmp_path / "a" / "a.parquet", table, row_group_size=400)
     with edited_footer(path) as footer:
         footer.created_by = "parquet-mr version 1.8.0 (build abc)"
     before = footer_of(path.read_bytes())
@@ -385,59 +377,42 @@ def test_hadoops_lz4_becomes_that_of_today_and_the_report_says_so(tmp_path: Path
 # --- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
+def test_keys_that_are_none(tmp_path: Path) -> None:
+    """One text or bytes among them: pyarrow makes an array of its letters, and the rows of these would go."""
+    path = written(tmp_path / "a.parquet", pa.table({"name": ["a", "b", "ab"], "id": [97, 98, 99]}))
+    before = snapshot(tmp_path)
+    for keys, words in (
         ([1, None], "NULL"),
         ([1, 1], "twice"),
         ([1.5], "double does not fit it"),
         ([1, "a"], "one type"),
         (pa.table({"x": [1]}), "id"),
-    ],
-)
-def test_keys_that_are_none(tmp_path: Path, keys: Any, words: str) -> None:
-    flat(tmp_path / "a.parquet")
-    before = snapshot(tmp_path)
-    with pytest.raises(RequestError, match=words):
-        delete_keys(tmp_path, "id", keys, in_place=True)
-    assert snapshot(tmp_path) == before
-
-
-@pytest.mark.parametrize("key", ["ab", b"ab", bytearray(b"ab"), memoryview(b"ab")])
-def test_one_value_is_no_list_of_its_letters(tmp_path: Path, key: Any) -> None:
-    """pyarrow makes an array of "a" and "b", or of 97 and 98, and the rows of these would go."""
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"name": ["a", "b", "ab"], "id": [97, 98, 99]}), path)
-    before = snapshot(tmp_path)
-    for column in ("name", "id"):
-        with pytest.raises(RequestError, match=r"not one value; give \[value\]"):
+        ([["a"]], "keys must be an array, or a list, of values of one type: these are"),
+        (pa.array([{"x": "a"}]), "keys must be an array, or a list, of values of one type: these are"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            delete_keys(path, "id", keys, in_place=True)
+    one_value = r"not one value; give \[value\]"
+    for key, column in itertools.product(("ab", b"ab", bytearray(b"ab"), memoryview(b"ab")), ("name", "id")):
+        with pytest.raises(RequestError, match=one_value):
             delete_keys(path, column, key, in_place=True)
-        with pytest.raises(RequestError, match=r"not one value; give \[value\]"):
+        with pytest.raises(RequestError, match=one_value):
             delete_keys(path, ["name", "id"], {"name": ["a"], "id": [97], column: key}, in_place=True)
-        with pytest.raises(RequestError, match=r"not one value; give \[value\]"):
+        with pytest.raises(RequestError, match=one_value):
             parquet_bloom.locate(path, column, key)
     assert snapshot(tmp_path) == before
-
-
-@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pa.table, pa.record_batch])
-def test_keys_of_a_frame(tmp_path: Path, frame: Any) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"name": ["a", "b", "c", "c"], "id": [1, 2, 3, 4]}), path)
-    assert delete_keys(path, "id", frame({"id": [2, 9]}), in_place=True).deleted == 1
-    assert delete_keys(path, ["id", "name"], frame({"id": [3, 1], "name": ["c", "b"]}), in_place=True).deleted == 1
-    assert pq.read_table(path).to_pydict() == {"name": ["a", "c"], "id": [1, 4]}
-    with pytest.raises(RequestError, match="give a table or a mapping that has these columns"):
-        delete_keys(path, "id", frame({"x": [1]}), in_place=True)
-
-
-@pytest.mark.parametrize("keys", [[["a"]], pa.array([{"x": "a"}])])
-def test_keys_that_are_nested_are_refused(tmp_path: Path, keys: Any) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"name": ["a"]}), path)
-    with pytest.raises(RequestError, match="keys must be an array, or a list, of values of one type: these are"):
-        delete_keys(path, "name", keys, in_place=True)
     same = pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["a"]))
     assert delete_keys(path, "name", same, in_place=True).deleted == 1
+
+
+def test_keys_of_a_frame(tmp_path: Path) -> None:
+    for frame in (pandas.DataFrame, polars.DataFrame, pa.table, pa.record_batch):
+        path = written(tmp_path / "a.parquet", pa.table({"name": ["a", "b", "c", "c"], "id": [1, 2, 3, 4]}))
+        assert delete_keys(path, "id", frame({"id": [2, 9]}), in_place=True).deleted == 1
+        assert delete_keys(path, ["id", "name"], frame({"id": [3, 1], "name": ["c", "b"]}), in_place=True).deleted == 1
+        assert pq.read_table(path).to_pydict() == {"name": ["a", "c"], "id": [1, 4]}
+        with pytest.raises(RequestError, match="give a table or a mapping that has these columns"):
+            delete_keys(path, "id", frame({"x": [1]}), in_place=True)
 
 
 def test_keys_in_the_types_that_programs_give_them(tmp_path: Path) -> None:
@@ -455,19 +430,46 @@ def test_keys_in_the_types_that_programs_give_them(tmp_path: Path) -> None:
             delete_keys(path, column, [key], in_place=True)
 
 
+def test_no_key_becomes_another_one_on_its_way_to_arrow(tmp_path: Path) -> None:
+    """pyarrow cuts nanoseconds off Timestamps in lists, and times beside a date to days: other rows were deleted."""
+    day = datetime.datetime(2026, 1, 2)
+    times, path = [day - datetime.timedelta(1), day], tmp_path / "a.parquet"
+    kinds = {"us": pa.timestamp("us"), "utc": pa.timestamp("ms", "UTC"), "ns": pa.timestamp("ns"), "day": pa.date32()}
+    pq.write_table(pa.table({"n": [1, 2], **{name: pa.array(times, kind) for name, kind in kinds.items()}}), path)
+    finer = pandas.Timestamp(day) + pandas.Timedelta(1, "ns")
+    for name in kinds:
+        zone = "UTC" if name == "utc" else None
+        for keys in ([finer.tz_localize(zone)], pandas.Series([finer.tz_localize(zone)], dtype=object)):
+            assert parquet_bloom.prune(path, column=name, values=list(keys)) == []
+            assert parquet_bloom.locate(path, name, keys, verify=True).num_rows == 0
+            with suppress(RequestError):  # days
+                assert delete_keys(path, name, keys, in_place=True, dry_run=True).deleted == 0
+    for keys in ([day.date(), day + datetime.timedelta(hours=5)], [day.date(), finer]):
+        with pytest.raises(RequestError, match="values of one type: days and times are among them"):
+            delete_keys(path, "day", keys, in_place=True)
+    exact = [finer.to_pydatetime(warn=False), day - datetime.timedelta(1)]
+    assert parquet_bloom.locate(path, "us", exact, verify=True).num_rows == 2
+
+
+def test_times_of_day_may_be_texts(tmp_path: Path) -> None:
+    """As for `locate`; a finer one than the column has is no value of it."""
+    columns = {name: pa.array([0, 3_600_000, 3_600_005], pa.int32()) for name in ("n", "t")}
+    path, keys = tmp_path / "a.parquet", tmp_path / "keys.txt"
+    pq.write_table(pa.table({**columns, "t": columns["t"].cast(pa.time32("ms"))}), path)
+    keys.write_text("01:00:00.005\n")
+    assert command("delete", path, "-c", "t", "--keys", keys, "--in-place").returncode == 0
+    assert delete_keys(path, "t", ["01:00"], in_place=True).deleted == 1
+    assert pq.read_table(path)["n"].to_pylist() == [0]
+    for text in ("00:00:00.0001", "24:00", "0"):
+        with pytest.raises(RequestError, match="t: the column is time32.* does not fit it"):
+            delete_keys(path, "t", [text], in_place=True)
+
+
 def test_files_without_the_column_are_counted(tmp_path: Path) -> None:
     """They may have rows of the user all the same."""
-    for name, columns in {
-        "a": ["id", "n"],
-        "b": ["ID", "n"],
-        "c": ["x", "n"],
-        "d": ["id", "N"],
-        "e": ["id", "n"],
-    }.items():
-        pq.write_table(
-            pa.table({column: pa.array([] if name == "e" else [1], pa.int64()) for column in columns}), tmp_path / name
-        )
-    every = [tmp_path / name for name in "abcde"]
+    columns = {"a": ["id", "n"], "b": ["ID", "n"], "c": ["x", "n"], "d": ["id", "N"], "e": ["id", "n"]}
+    values = {name: pa.array([] if name == "e" else [1], pa.int64()) for name in columns}
+    every = [written(tmp_path / name, pa.table([values[name]] * 2, names)) for name, names in columns.items()]
     report = delete_keys(every, "id", [1], in_place=True, dry_run=True)
     assert (report.deleted, report.notes) == (2, ["2 files without a column id: all rows stay"])
     report = delete_keys(every, ["id", "n"], {"id": [1], "n": [1]}, in_place=True, dry_run=True)
@@ -476,64 +478,55 @@ def test_files_without_the_column_are_counted(tmp_path: Path) -> None:
     assert delete_keys(every[0], "id", [1], in_place=True).notes == []
 
 
-@pytest.mark.parametrize("below", [".", "y=1/m=2"])
-def test_files_with_a_summary_are_refused(tmp_path: Path, below: str) -> None:
-    path = tmp_path / "t" / below / "a.parquet"
-    path.parent.mkdir(parents=True)
-    fastparquet.write(path, pandas.DataFrame({"id": range(10)}))
-    fastparquet.writer.merge([str(path)], root=str(tmp_path / "t"))
-    before = snapshot(tmp_path)
-    for dry_run in (True, False):
-        with pytest.raises(LayoutError, match="_metadata says where the rows of this file are"):
-            delete_keys(tmp_path / "t", "id", [3], in_place=True, dry_run=dry_run)
-    assert delete_keys(tmp_path / "t", "id", [77], in_place=True).deleted == 0
-    assert snapshot(tmp_path) == before
-    assert delete_keys(tmp_path / "t", "id", [3], tmp_path / "new").deleted == 1
-    assert delete_keys(tmp_path / "t", "id", [3], in_place=True, force=True).deleted == 1
+def test_files_with_a_summary_are_refused(tmp_path: Path) -> None:
+    for number, below in enumerate((".", "y=1/m=2")):
+        table, output = tmp_path / f"t{number}", tmp_path / f"new{number}"
+        path = table / below / "a.parquet"
+        path.parent.mkdir(parents=True)
+        fastparquet.write(path, pandas.DataFrame({"id": range(10)}))
+        fastparquet.writer.merge([str(path)], root=str(table))
+        before = snapshot(table)
+        for dry_run in (True, False):
+            with pytest.raises(LayoutError, match="_metadata says where the rows of this file are"):
+                delete_keys(table, "id", [3], in_place=True, dry_run=dry_run)
+        assert delete_keys(table, "id", [77], in_place=True).deleted == 0
+        assert snapshot(table) == before
+        assert delete_keys(table, "id", [3], output).deleted == 1
+        assert delete_keys(table, "id", [3], in_place=True, force=True).deleted == 1
 
 
 def test_requests_that_make_no_sense(tmp_path: Path) -> None:
     path = flat(tmp_path / "a.parquet")
     before = snapshot(tmp_path)
-    with pytest.raises(UnknownColumnError, match="nobody"):
-        delete_keys(path, "nobody", [1], in_place=True)
-    with pytest.raises(RequestError, match="output"):
-        delete_keys(path, "id", [1])
-    with pytest.raises(RequestError, match="keys is None"):
-        delete_keys(path, "id", None, in_place=True)
-    with pytest.raises(RequestError, match="append"):
-        delete_keys(path, "id", [1], in_place=True, append=True)
-    with pytest.raises(RequestError, match="is for files"):
-        delete_keys(f"delta:{tmp_path}", "id", [1], in_place=True)
-    with pytest.raises(RequestError, match="one length"):
-        delete_keys(path, ["id", "name"], {"id": [1], "name": []}, in_place=True)
-    with pytest.raises(TypeError, match="comit"):
-        delete_keys(path, "id", [1], in_place=True, comit="x")  # type: ignore[call-arg]
+    place: dict[str, Any] = {"in_place": True}
+    for source, columns, keys, options, error, words in (
+        (path, "nobody", [1], place, UnknownColumnError, "nobody"),
+        (path, "id", [1], {}, RequestError, "output"),
+        (path, "id", None, place, RequestError, "keys is None"),
+        (path, "id", [1], place | {"append": True}, RequestError, "append"),
+        (f"delta:{tmp_path}", "id", [1], place, RequestError, "is for files"),
+        (path, ["id", "name"], {"id": [1], "name": []}, place, RequestError, "one length"),
+        (path, "id", [1], place | {"comit": "x"}, TypeError, "comit"),
+    ):
+        with pytest.raises(error, match=words):
+            delete_keys(source, columns, keys, **options)
     assert snapshot(tmp_path) == before
 
 
-def test_nested_files_are_refused_before_any_file_is_changed(tmp_path: Path) -> None:
-    flat(tmp_path / "0.parquet")
-    pq.write_table(keys_table(), tmp_path / "1.parquet")
-    before = snapshot(tmp_path)
-    with pytest.raises(LayoutError, match=r"1\.parquet.*nested columns \(tags\.list\.element, user\.id"):
-        delete_keys(tmp_path, "id", some(5), in_place=True)
-    assert snapshot(tmp_path) == before
-
-
-def test_a_nested_file_without_such_rows_is_no_hindrance(tmp_path: Path) -> None:
-    flat(tmp_path / "0.parquet")
-    pq.write_table(keys_table().slice(600), tmp_path / "1.parquet")
+def test_files_that_cannot_lose_rows_are_refused_before_any_file_is_changed(tmp_path: Path) -> None:
+    """Nested ones, but for those without such rows; and encrypted ones, of which nobody knows."""
+    first, second = flat(tmp_path / "0.parquet"), tmp_path / "1.parquet"
+    for data, error, told in (
+        (first.read_bytes()[:-4] + b"PARE", EncryptedFileError, r"1\.parquet"),
+        (write_keys(second).read_bytes(), LayoutError, r"1\.parquet.*nested columns \(tags\.list\.element, user\.id"),
+    ):
+        second.write_bytes(data)
+        before = snapshot(tmp_path)
+        with pytest.raises(error, match=told):
+            delete_keys(tmp_path, "id", some(5), in_place=True)
+        assert snapshot(tmp_path) == before
+    pq.write_table(keys_table().slice(600), second)
     assert deleted(delete_keys(tmp_path, "id", some(5), in_place=True)) == [1]
-
-
-def test_encrypted_files_are_refused_before_any_file_is_changed(tmp_path: Path) -> None:
-    flat(tmp_path / "0.parquet")
-    (tmp_path / "1.parquet").write_bytes((tmp_path / "0.parquet").read_bytes()[:-4] + b"PARE")
-    before = snapshot(tmp_path)
-    with pytest.raises(EncryptedFileError, match=r"1\.parquet"):
-        delete_keys(tmp_path, "id", some(5), in_place=True)
-    assert snapshot(tmp_path) == before
 
 
 def test_files_of_a_table_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from support.iceberg_tables import Warehouse
+from support.meanwhile import meanwhile
 from support.object_store import KEY, REGION, SECRET, ObjectStore, options_of
 
 import parquet_bloom
@@ -25,24 +26,21 @@ def test_a_change_of_a_table_on_s3(kind: str, store: ObjectStore, bucket: str, t
     parts = [pa.table({"id": range(first, first + 10), "v": ["old"] * 10}) for first in (0, 10, 20)]
     options: dict[str, Any] = {}
     if kind == "delta":
-        storage = options_of(store)
-        for part in parts:
-            write_deltalake(f"s3://{bucket}/t", part, mode="append", storage_options=storage)
         source = f"delta:{store.uri(f'{bucket}/t')}"
 
         def append(part: pa.Table) -> None:
-            write_deltalake(f"s3://{bucket}/t", part, mode="append", storage_options=storage)
+            write_deltalake(f"s3://{bucket}/t", part, mode="append", storage_options=options_of(store))
     else:
         where = {"s3.endpoint": store.endpoint, "s3.access-key-id": KEY, "s3.secret-access-key": SECRET}
         warehouse = Warehouse(tmp_path, warehouse=f"s3://{bucket}/t", **where, **{"s3.region": REGION})
-        table = warehouse.create(parts[0].schema)
-        for part in parts:
-            table.append(part)
+        warehouse.create(parts[0].schema)
         source, options = "iceberg:cat/ns.t", {"catalog_properties": warehouse.properties}
 
         def append(part: pa.Table) -> None:
             warehouse.load().append(part)
 
+    for part in parts:
+        append(part)
     parquet_bloom.add_filters(source, columns=["id"], **options)
     parquet_bloom.build_index(source, "id", tmp_path / "index", **options)
     how: Any = {"index": tmp_path / "index", **options}
@@ -59,12 +57,11 @@ def test_a_change_of_a_table_on_s3(kind: str, store: ObjectStore, bucket: str, t
 
     before: list[set[str]] = []
 
-    def meanwhile(_: object) -> None:
-        if not before:
-            append(pa.table({"id": [200], "v": ["theirs"]}))
-            before.append(named(store, bucket))
+    def another() -> None:
+        append(pa.table({"id": [200], "v": ["theirs"]}))
+        before.append(named(store, bucket))
 
     with pytest.raises(parquet_bloom.ConflictError):
-        parquet_bloom.delete_keys(source, "id", [7], progress=meanwhile, **options)
+        parquet_bloom.delete_keys(source, "id", [7], progress=meanwhile(another, lambda _: True), **options)
     assert named(store, bucket) == before[0], "nothing is there of the change that was refused"
     assert parquet_bloom.count(source, **options) == len(wanted) + 1

@@ -1,4 +1,4 @@
-"""The command: its output, exit statuses, JSON, one line for every error, and what it imports."""
+"""The command: its output, exit statuses, and one line for every error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.commands import command, error_lines
+from support.commands import command, error_lines, in_this_process
 from support.corpus import corpus_file
 from support.samples import FIXTURES, digest, leftovers, write_keys
 
 import parquet_bloom
-from parquet_bloom.cli import run
 
 DEMO = FIXTURES / "pyarrow/trace_ids.parquet"
 
@@ -45,42 +44,6 @@ def test_the_whole_way(tmp_path: Path) -> None:
     assert command("check", out, "user_id = 7").returncode == 1, "no row group can match"
     assert command("remove", out, "--output", back).returncode == 0
     assert digest(back) == digest(DEMO)
-
-
-def test_json_is_one_document(tmp_path: Path, keys: Path) -> None:
-    done = command("add", keys, "--in-place", "--json", "--column-fpp", "id=0.001", "--fpp", "0.05")
-    document = json.loads(done.stdout)
-    assert document["failed"] == []
-    assert document["files"][0]["filters"][0]["column"] == "id"
-    document = json.loads(command("inspect", keys, "--json").stdout)
-    assert document["files"][0]["filters"][0]["problems"] == []
-    assert document["files"][0]["filter_bytes"] > 0
-    document = json.loads(command("verify", keys, "--json").stdout)
-    assert {f["status"] for f in document["files"][0]["filters"]} == {"right"}
-    document = json.loads(command("check", keys, "id = -1", "--json").stdout)
-    assert document["verdicts"][0]["outcome"] == ["FALSE"]
-    assert document["totals"]["by"] == {"bounds": 3}
-    document = json.loads(command("remove", keys, "--in-place", "--json").stdout)
-    assert document["files"][0]["removed"] == 15
-
-
-def test_help_and_version_are_quick_and_light() -> None:
-    script = (
-        "import sys; from parquet_bloom.cli import run; status = run(['--help']);"
-        "heavy = {'numba', 'pyarrow', 'numpy', 'rich'} & set(sys.modules);"
-        "print(heavy, file=sys.stderr); sys.exit(status)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == "set()\n"
-    assert "add" in done.stdout
-    assert command("--version").stdout.startswith("parquet-bloom")
-
-
-@pytest.mark.parametrize("arguments", [["inspect", str(DEMO)], ["check", str(DEMO), "user_id = 5"]])
-def test_reading_commands_do_not_import_numba(arguments: list[str]) -> None:
-    script = f"import sys; from parquet_bloom.cli import run; run({arguments!r}); print('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("False\n")
 
 
 BAD = [
@@ -157,87 +120,67 @@ def bad_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_here(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> tuple[int, str, str]:
-    """Run in this process: what the bad-input cases test is cli.run, and starting Python is slow."""
-    from parquet_bloom.cli import run
-
-    monkeypatch.chdir(folder)
-    status = run(arguments)
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-@pytest.mark.parametrize(("arguments", "says"), BAD, ids=[" ".join(a) for a, _ in BAD])
-def test_bad_input_is_one_line_and_changes_nothing(
-    arguments: list[str], says: str, bad_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_bad_input_is_one_line_and_changes_nothing(bad_folder: Path) -> None:
     before = {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()}
-    status, _, errors = run_here(arguments, bad_folder, monkeypatch, capsys)
-    assert status == 2
-    assert says in errors
-    lines = 3 if "'abc" in says else 1  # the text and the mark under it
-    assert error_lines(errors) == lines, errors
-    assert "Traceback" not in errors
-    assert {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()} == before
+    for arguments, says in BAD:
+        done = in_this_process(*arguments, cwd=bad_folder)
+        assert done.returncode == 2, arguments
+        assert says in done.stderr, arguments
+        lines = 3 if "'abc" in says else 1  # the text and the mark under it
+        assert error_lines(done.stderr) == lines, (arguments, done.stderr)
+        assert "Traceback" not in done.stderr, arguments
+        assert {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()} == before, arguments
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_encrypted_files_are_refused_by_every_command(tmp_path: Path) -> None:
+    for name in (
         "encrypted/hardwood__encrypted_footer.parquet",
         "encrypted/hardwood__encrypted_plaintext_footer.parquet",
         "encrypted/parquet-testing__encrypt_columns_plaintext_footer.parquet.encrypted",
         "encrypted/parquet-testing__uniform_encryption.parquet.encrypted",
         "bloom/parquet-testing__encrypt_columns_and_footer_bloom_filter.parquet.encrypted",
-    ],
-)
-def test_encrypted_files_are_refused_by_every_command(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
-    path = str(corpus_file(name))
-    for arguments in (["add", path, "-o", "x"], ["inspect", path], ["verify", path], ["check", path, "a = 1"],
-                      ["remove", path, "-o", "x"]):  # fmt: skip
-        status, _, errors = run_here(arguments, tmp_path, monkeypatch, capsys)
-        assert status == 2
-        assert "encrypted" in errors
-        assert path in errors
-        assert error_lines(errors) == 1
+    ):
+        path = str(corpus_file(name))
+        for words in (("add", path, "-o", "x"), ("inspect", path), ("verify", path), ("check", path, "a = 1"),
+                      ("remove", path, "-o", "x")):  # fmt: skip
+            done = in_this_process(*words, cwd=tmp_path)
+            assert (done.returncode, error_lines(done.stderr)) == (2, 1), words
+            assert "encrypted" in done.stderr, words
+            assert path in done.stderr, words
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_cut_anywhere_is_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_file_cut_anywhere_is_one_line(tmp_path: Path) -> None:
     data = write_keys(tmp_path / "keys.parquet").read_bytes()
     cut = tmp_path / "cut.parquet"
     for length in [*range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 30, len(data))]:
         cut.write_bytes(data[:length])
-        for arguments in (["add", "cut.parquet", "-o", "x.parquet"], ["inspect", "cut.parquet"]):
-            status, _, errors = run_here(arguments, tmp_path, monkeypatch, capsys)
-            assert (status, error_lines(errors)) == (2, 1), (length, errors)
-            assert "cut.parquet" in errors
+        for arguments in (("add", "cut.parquet", "-o", "x.parquet"), ("inspect", "cut.parquet")):
+            done = in_this_process(*arguments, cwd=tmp_path)
+            assert (done.returncode, error_lines(done.stderr)) == (2, 1), (length, done.stderr)
+            assert "cut.parquet" in done.stderr
     assert not (tmp_path / "x.parquet").exists()
     assert leftovers(tmp_path) == []
 
 
-def test_of_several_files_the_worst_counts(bad_folder: Path, monkeypatch, capsys) -> None:
-    status, out, errors = run_here(
-        ["add", "keys.parquet", "text", "empty", "-o", "new"], bad_folder, monkeypatch, capsys
-    )
-    assert status == 2
-    assert errors.splitlines()[-1] == "parquet-bloom: 2 of 3 files failed"
-    assert "filters" in out
+def test_of_several_files_the_worst_counts(bad_folder: Path) -> None:
+    done = in_this_process("add", "keys.parquet", "text", "empty", "-o", "new", cwd=bad_folder)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "parquet-bloom: 2 of 3 files failed"
+    assert "filters" in done.stdout
     assert (bad_folder / "new/keys.parquet").exists()
-    status, _, errors = run_here(["check", "new/keys.parquet", "text", "id = -1"], bad_folder, monkeypatch, capsys)
-    assert status == 2, "an error is worse than a no"
-    assert "text: " in errors
+    done = in_this_process("check", "new/keys.parquet", "text", "id = -1", cwd=bad_folder)
+    assert done.returncode == 2, "an error is worse than a no"
+    assert "text: " in done.stderr
 
 
-def test_the_drafts_warn_which_engines_fail(keys: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_the_drafts_warn_which_engines_fail(keys: Path, tmp_path: Path) -> None:
     for spec in ("parquet-41", "parquet-41-early", "parquet-41-raw"):
-        status, _, errors = run_here(["add", "keys.parquet", "-o", spec, "--spec", spec], tmp_path, monkeypatch, capsys)
-        assert status == 0
-        assert error_lines(errors) == 1
-        assert "DuckDB" in errors
-        assert spec in errors
-    _, _, errors = run_here(["add", "keys.parquet", "-o", "final", "-c", "id"], tmp_path, monkeypatch, capsys)
-    assert errors == ""
+        done = in_this_process("add", "keys.parquet", "-o", spec, "--spec", spec, cwd=tmp_path)
+        assert (done.returncode, error_lines(done.stderr)) == (0, 1), spec
+        assert "DuckDB" in done.stderr
+        assert spec in done.stderr
+    assert in_this_process("add", "keys.parquet", "-o", "final", "-c", "id", cwd=tmp_path).stderr == ""
 
 
 @pytest.mark.smoke
@@ -249,24 +192,18 @@ def test_damaged_filters_warn_in_one_line() -> None:
     assert "2064" in done.stderr
 
 
-def test_verify_says_one_when_a_filter_is_wrong() -> None:
-    done = command("verify", corpus_file("malformed_lab/13e_numbytes_half_nolen.parquet"))
-    assert done.returncode == 1
-    assert "8 wrong" in done.stdout
-
-
-def test_dry_run_tells_columns_and_space(keys: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    status, out, _ = run_here(["add", "keys.parquet", "--in-place", "--dry-run"], tmp_path, monkeypatch, capsys)
-    assert status == 0
-    assert "would add 15 filters on id, name" in out
-    assert "of disk" in out
+def test_dry_run_tells_columns_and_space(keys: Path, tmp_path: Path) -> None:
+    done = in_this_process("add", "keys.parquet", "--in-place", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "would add 15 filters on id, name" in done.stdout
+    assert "of disk" in done.stdout
 
 
 def test_a_reader_that_closes_early_ends_it_quietly(keys: Path, tmp_path: Path) -> None:
     command("add", keys, "--in-place")
     read, write = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "parquet_bloom", "inspect", *[str(keys)] * 1, "--json"],
+        [sys.executable, "-m", "parquet_bloom", "inspect", str(keys), "--json"],
         stdout=write, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     os.close(read)
@@ -293,14 +230,16 @@ def test_tails_by_commands(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["keys.parquet"]
 
 
-@pytest.mark.parametrize("where", [[], ["id > 5"], ["id = {id}"], ["id = -1"], ["--where", "name IS NULL AND id > 0"]])
-def test_read_counts(keys: Path, where: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    where = [word.format(id=pq.read_table(keys)["id"][0].as_py()) for word in where]
-    assert run(["--quiet", "read", str(keys), *where, "--count"]) == 0
-    assert capsys.readouterr().out == f"{parquet_bloom.read_table(keys, *where[-1:]).num_rows}\n"
+def test_read_counts(keys: Path) -> None:
+    first = pq.read_table(keys)["id"][0].as_py()
+    for where in ([], ["id > 5"], [f"id = {first}"], ["id = -1"], ["--where", "name IS NULL AND id > 0"]):
+        done = in_this_process("--quiet", "read", keys, *where, "--count")
+        counted = f"{parquet_bloom.read_table(keys, *where[-1:]).num_rows}\n"
+        assert (done.returncode, done.stdout) == (0, counted), where
 
 
-@pytest.mark.parametrize("words", [["--limit", "5"], ["-o", "x.csv"], ["--columns", "id"], ["--format", "csv"]])
-def test_a_count_takes_no_options_of_rows(keys: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["read", str(keys), "--count", *words]) == 2
-    assert "--count prints a number, so leave out --" in capsys.readouterr().err
+def test_a_count_takes_no_options_of_rows(keys: Path) -> None:
+    for words in (["--limit", "5"], ["-o", "x.csv"], ["--columns", "id"], ["--format", "csv"]):
+        done = in_this_process("read", keys, "--count", *words)
+        assert done.returncode == 2, words
+        assert "--count prints a number, so leave out --" in done.stderr, words

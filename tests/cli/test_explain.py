@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from support.object_store import ObjectStore, options_of
+from support.parsed import parsed
 from support.spark_needed import need_spark
 
 import parquet_bloom
@@ -45,13 +46,12 @@ def section_kind(name: str) -> str:
     return re.match(r"`(\w+)`", sections()[name].text)[1]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", sections())
-def test_a_section_says_what_it_is_shows_it_and_says_what_to_do(name: str) -> None:
-    text = sections()[name].text
-    assert re.search(r"^\*\*(Hint|What to do):\*\* ", text, re.MULTILINE)
-    assert "```text\n" in text
-    hints = [hint for _, hint in re.findall(r"^\* `([^`]+)`: ?(.*)$", text, re.MULTILINE) if hint]
-    assert all(hint.endswith(".") and len(hint) < 130 for hint in hints), "a hint is one line"
+def test_a_section_says_what_it_is_shows_it_and_says_what_to_do() -> None:
+    for name, section in sections().items():
+        assert re.search(r"^\*\*(Hint|What to do):\*\* ", section.text, re.MULTILINE), name
+        assert "```text\n" in section.text, name
+        hints = [hint for hint in re.findall(r"^\* `[^`]+`: ?(.*)$", section.text, re.MULTILINE) if hint]
+        assert all(hint.endswith(".") and len(hint) < 130 for hint in hints), f"{name}: a hint is one line"
 
 
 def test_a_class_of_a_program_s_own_has_the_section_of_ours() -> None:
@@ -61,11 +61,7 @@ def test_a_class_of_a_program_s_own_has_the_section_of_ours() -> None:
     assert section_of(LostError) is sections()["conflict"]
     assert section_of(ValueError) is None
     assert hint_of(ValueError("x")) is None
-
-
-def test_a_file_s_name_is_no_reason() -> None:
-    error = errors.StorageError("no such file.parquet", "is odd")
-    assert hint_of(error) is None
+    assert hint_of(errors.StorageError("no such file.parquet", "is odd")) is None, "a file's name is no reason"
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -78,18 +74,10 @@ def test_explain_prints_a_section_by_its_name_and_by_its_class(capsys: pytest.Ca
             assert run(["explain", given]) == 0
             shown.append(capsys.readouterr().out)
         assert shown[0] == shown[1] == f"{name}\n\n{section.plain()}"
-        assert "**" not in shown[0]
-        assert "```" not in shown[0]
-        assert "](" not in shown[0], "links are for the page"
-
-
-def test_explain_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+        assert not [mark for mark in ("**", "```", "](") if mark in shown[0]], "links are for the page"
     assert run(["explain"]) == 0
     listed = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("   ")]
     assert [line.split()[0] for line in listed] == list(sections())
-
-
-def test_explain_names_what_is_near(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "damagedfile"]) == 2
     assert capsys.readouterr().err.startswith("parquet-bloom: no error damagedfile; did you mean damaged-file")
     assert run(["explain", "xyz"]) == 2
@@ -148,7 +136,7 @@ def raised() -> Iterator[tuple[str, str, str]]:
         source = path.read_text()
         if not any(f"{kind}(" in source for kind in KINDS):
             continue
-        tree = ast.parse(source)
+        tree = parsed(source)
         given: dict[str, list[str]] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -254,29 +242,30 @@ def here(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "command"), [c for c in COMMANDS if c[0] != "spark-job"], ids=lambda text: text[:24])
-def test_an_example_of_a_command(name: str, command: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if name == "stale-index":
-        from parquet_bloom import lance
+def test_examples_of_commands(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order of the page."""
+    for (name, command), shown in COMMANDS.items():
+        if name == "spark-job":
+            continue
+        if name == "stale-index":
+            from parquet_bloom import lance
 
-        lance.build_index("old.parquet", ["trace_id"], "index")
-    status = run(shlex.split(command))
-    told = capsys.readouterr()
-    shown = COMMANDS[name, command]
-    if shown.startswith("parquet-bloom: "):
-        assert told.err.replace(str(here), "/data") == shown
-    else:
-        assert set(map(str.rstrip, shown.splitlines())) <= set(map(str.rstrip, told.out.splitlines()))
-    assert (status == 2) == bool(re.match("parquet-bloom: (?!warning)", shown))
+            lance.build_index("old.parquet", ["trace_id"], "index")
+        status = run(shlex.split(command))
+        told = capsys.readouterr()
+        if shown.startswith("parquet-bloom: "):
+            assert told.err.replace(str(here), "/data") == shown
+        else:
+            assert set(map(str.rstrip, shown.splitlines())) <= set(map(str.rstrip, told.out.splitlines())), command
+        assert (status == 2) == bool(re.match("parquet-bloom: (?!warning)", shown)), command
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_an_example_in_python(name: str, here: Path) -> None:
-    for code, shown in PROGRAMS[name]:
-        names: dict[str, Any] = {"parquet_bloom": parquet_bloom}
-        with contextlib.redirect_stdout(io.StringIO()) as told:
-            exec(compile(code, f"errors.md, {name}", "exec"), names)
-        assert told.getvalue() == shown
+def test_examples_in_python(here: Path) -> None:
+    for name, programs in PROGRAMS.items():
+        for code, shown in programs:
+            with contextlib.redirect_stdout(io.StringIO()) as told:
+                exec(compile(code, f"errors.md, {name}", "exec"), {"parquet_bloom": parquet_bloom})
+            assert told.getvalue() == shown, name
 
 
 def as_raised(error: BaseException) -> str:

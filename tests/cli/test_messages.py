@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.commands import in_this_process
+from support.parsed import parsed
 from support.samples import write_keys
 
 import parquet_bloom
@@ -32,13 +33,12 @@ def test_a_message_knows_its_parameters() -> None:
     assert worded(error.message, option_of) == f"{ODD}: exists; give --overwrite to replace it"
 
 
-@pytest.mark.parametrize(
-    "again", [copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"]
-)
-@pytest.mark.parametrize("error", [StorageError(ODD, ADVICE), RequestError(ADVICE)], ids=["file", "request"])
-def test_errors_from_other_processes_know_them_too(again, error: ParquetBloomError) -> None:
-    assert str(again(error)) == str(error)
-    assert worded(again(error).message, option_of) == worded(error.message, option_of) != str(error)
+def test_errors_from_other_processes_know_them_too() -> None:
+    errors: tuple[ParquetBloomError, ...] = (StorageError(ODD, ADVICE), RequestError(ADVICE))
+    for error in errors:
+        for again in (copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+            assert str(again) == str(error)
+            assert worded(again.message, option_of) == worded(error.message, option_of) != str(error)
 
 
 def test_parts_of_a_message_stay_when_it_grows_or_loses_its_start() -> None:
@@ -72,24 +72,24 @@ def test_the_library_and_the_command_line_name_their_own(
     )
 
 
-@pytest.mark.parametrize("many", [False, True], ids=["one reason", "two files"])
 def test_among_many_files_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], many: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("a.parquet", "b.parquet", "c.parquet"):
-        write_keys(tmp_path / name).chmod(0o444 if name == "b.parquet" or (many and name == "c.parquet") else 0o644)
-    report = parquet_bloom.add_filters(".", in_place=True, columns=["id"], sync=False)
-    assert {failed.reason for failed in report.failed} == {
-        "is read-only; give force=True to replace it, or another output"
-    }
-    assert run(["add", ".", "--in-place", "-c", "id", "--no-sync"]) == 2
-    assert "is read-only; give --force to replace it, or another --output" in capsys.readouterr().err
-    assert run(["add", ".", "--in-place", "-c", "id", "--no-sync", "--json"]) == 2
-    failed = json.loads(capsys.readouterr().out)["failed"]
-    assert [one["error"].partition("; ")[2] for one in failed] == [
-        "give --force to replace it, or another --output"
-    ] * (1 + many)
+    for name in ("a.parquet", "c.parquet"):
+        write_keys(tmp_path / name)
+    for read_only, name in enumerate(("b.parquet", "c.parquet"), 1):  # one reason, two files
+        write_keys(tmp_path / name).chmod(0o444)
+        report = parquet_bloom.add_filters(".", in_place=True, columns=["id"], sync=False)
+        assert [failed.reason for failed in report.failed] == [
+            "is read-only; give force=True to replace it, or another output"
+        ] * read_only
+        assert run(["add", ".", "--in-place", "-c", "id", "--no-sync"]) == 2
+        assert "is read-only; give --force to replace it, or another --output" in capsys.readouterr().err
+        assert run(["add", ".", "--in-place", "-c", "id", "--no-sync", "--json"]) == 2
+        failed = json.loads(capsys.readouterr().out)["failed"]
+        advice = [one["error"].partition("; ")[2] for one in failed]
+        assert advice == ["give --force to replace it, or another --output"] * read_only
 
 
 def test_reasons_why_a_filter_was_left_out_name_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_every_parameter_that_is_advised_has_an_option() -> None:
         source = path.read_text()
         if not any(f"{name}(" in source for name in ("parameter", *PASSED_ON)):
             continue  # what is not parsed takes no time
-        for place in advised_in(ast.parse(source)):
+        for place in advised_in(parsed(source)):
             names = [c.value for c in ast.walk(place) if isinstance(c, ast.Constant)]
             seen.update(names)
             assert names, f"{path}: a parameter's name is written where it is advised"
@@ -162,7 +162,7 @@ def test_no_message_of_the_library_names_an_option() -> None:
             continue
         if "--" not in (source := path.read_text()):
             continue
-        tree = ast.parse(source)
+        tree = parsed(source)
         places = ast.Module | ast.ClassDef | ast.FunctionDef
         docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, places)}
         told = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)} - docs
@@ -181,23 +181,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("predicate", "status", "meant"),
-    [
+def test_a_comparison_with_null_is_said_to_be_never_true(here: Path) -> None:
+    for predicate, status, meant in (
         ("id = NULL", 1, "id = NULL is never true, nor is its NOT: write id IS NULL"),
         ("name != NULL AND id = 1", 1, "write name IS NOT NULL"),
         ("id = 1 OR NOT (name > NULL)", 0, "write name IS NOT NULL"),
         ("id NOT IN (5, NULL)", 1, "id NOT IN a list that holds NULL is never true: leave NULL out"),
         ("id IN (1, NULL)", 0, ""),
         ("name IS NULL AND id != 7", 0, ""),
-    ],
-)
-def test_a_comparison_with_null_is_said_to_be_never_true(here: Path, predicate: str, status: int, meant: str) -> None:
-    for command in ("check", "read"):
-        done = in_this_process(command, "a.parquet", predicate)
-        assert done.returncode == (status if command == "check" else 0)
-        notes = [line for line in done.stderr.splitlines() if "note: " in line]
-        assert (meant in notes[0] and len(notes) == 1) if meant else not notes
+    ):
+        for command in ("check", "read"):
+            done = in_this_process(command, "a.parquet", predicate)
+            assert done.returncode == (status if command == "check" else 0), predicate
+            notes = [line for line in done.stderr.splitlines() if "note: " in line]
+            assert (meant in notes[0] and len(notes) == 1) if meant else not notes, predicate
 
 
 def test_names_joined_by_a_comma_are_to_be_given_one_by_one(here: Path) -> None:

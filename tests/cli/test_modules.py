@@ -86,21 +86,20 @@ def loaded_by(arguments: list[str], folder: Path, out: Path) -> set[str]:
     return set(json.loads(out.read_text()))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_loads_what_it_needs(name: str, folder: Path, tmp_path: Path) -> None:
-    arguments, arrow, most = COMMANDS[name]
-    loaded = loaded_by(arguments, folder, tmp_path / "loaded")
-    tops = {module.partition(".")[0] for module in loaded}
-    assert not tops & HEAVY, "these are loaded late, where they are needed"
-    if not name.endswith(("--help", "--version")):
-        assert {"pyarrow", "numpy"} <= tops
-        assert not (ARROW - arrow) & loaded, "what of pyarrow it does without"
-    else:
-        assert not {"pyarrow", "numpy", "thrift"} & tops
-    own = {module for module in loaded if module.startswith("parquet_bloom")}
-    assert len(own) <= most, f"modules of this package: {sorted(own)}"
-    others = DATA if arrow else FOOTERS if "pyarrow" in tops else HELP
-    assert len(loaded - own) <= others, f"other modules: {sorted(loaded - own)}"
+def test_a_command_loads_what_it_needs(folder: Path, tmp_path: Path) -> None:
+    for name, (arguments, arrow, most) in COMMANDS.items():
+        loaded = loaded_by(arguments, folder, tmp_path / "loaded")
+        tops = {module.partition(".")[0] for module in loaded}
+        assert not tops & HEAVY, f"{name}: these are loaded late, where they are needed"
+        if not name.endswith(("--help", "--version")):
+            assert {"pyarrow", "numpy"} <= tops, name
+            assert not (ARROW - arrow) & loaded, f"{name}: what of pyarrow it does without"
+        else:
+            assert not {"pyarrow", "numpy", "thrift"} & tops, name
+        own = {module for module in loaded if module.startswith("parquet_bloom")}
+        assert len(own) <= most, f"{name}: modules of this package: {sorted(own)}"
+        others = DATA if arrow else FOOTERS if "pyarrow" in tops else HELP
+        assert len(loaded - own) <= others, f"{name}: other modules: {sorted(loaded - own)}"
 
 
 def test_read_loads_what_pyarrow_s_data_sets_load(folder: Path, tmp_path: Path) -> None:

@@ -80,21 +80,16 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("line", READS)
-def test_read_finds_its_predicate(run: Run, line: str) -> None:
-    done = run(f"{line} --format ndjson --columns id")
-    assert (done.status, done.errors.count("hint")) == (0, 0), done.errors
-    assert sorted(json.loads(row)["id"] for row in done.out.splitlines()) == READS[line]
-
-
-@pytest.mark.parametrize("verb", ["check", "read"])
-@pytest.mark.parametrize(
-    "words", ["a.parquet 'id = 3'", "a.parquet 'b c.parquet' 'id = 13 AND active'", "delta:table 'id = 2'"]
-)
-def test_check_and_read_agree(run: Run, verb: str, words: str) -> None:
-    done = run(f"{verb} {words}")
-    assert done.status in (0, 1)
-    assert "row group" in done.out + done.errors
+def test_read_finds_its_predicate_and_check_the_same(run: Run) -> None:
+    for line, ids in READS.items():
+        done = run(f"{line} --format ndjson --columns id")
+        assert (done.status, done.errors.count("hint")) == (0, 0), (line, done.errors)
+        assert sorted(json.loads(row)["id"] for row in done.out.splitlines()) == ids, line
+    for words in ("a.parquet 'id = 3'", "a.parquet 'b c.parquet' 'id = 13 AND active'", "delta:table 'id = 2'"):
+        done = run(f"check {words}")
+        assert done.status in (0, 1), words
+        assert "row group" in done.out, words
+    assert "a line a row group" not in run("check a.parquet 'id = 3' --explain").out, "there is one, with its line"
 
 
 MISTAKES = {
@@ -128,18 +123,14 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("line", MISTAKES)
-def test_a_mistake_is_one_error(run: Run, line: str) -> None:
-    done = run(line)
-    assert (done.status, done.out) == (2, "")
-    first = done.errors.splitlines()[0]
-    assert first.startswith("parquet-bloom: ")
-    assert MISTAKES[line] in first
-
-
-def test_no_page_is_written_of_a_misspelt_file(run: Run, data: Path) -> None:
-    assert run("report a.parquet evnts.parquet -o never.html").status == 2
-    assert not (data / "never.html").exists()
+def test_a_mistake_is_one_error(run: Run, data: Path) -> None:
+    for line, said in MISTAKES.items():
+        done = run(line)
+        assert (done.status, done.out) == (2, ""), line
+        first = done.errors.splitlines()[0]
+        assert first.startswith("parquet-bloom: "), line
+        assert said in first, line
+    assert not (data / "r.html").exists(), "no page is written of a misspelt file"
 
 
 def test_a_report_takes_its_predicate_as_check_does(run: Run, data: Path) -> None:
@@ -150,32 +141,27 @@ def test_a_report_takes_its_predicate_as_check_does(run: Run, data: Path) -> Non
     assert ["id = 3" in page for page in pages] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("words", "kept", "predicate"),
-    [
-        (["s3://bucket/a b"], ["s3://bucket/a b"], None),
-        (["s3://bucket/a", "s3://bucket/b = 5.parquet"], ["s3://bucket/a", "s3://bucket/b = 5.parquet"], None),
-        (["file:/x", "id = 5"], ["file:/x"], "id = 5"),
-        (["iceberg:cat/n.t", "a::int = 5"], ["iceberg:cat/n.t"], "a::int = 5"),
-        (["gs://b/x", "a='x/y.parquet'"], ["gs://b/x"], "a='x/y.parquet'"),
-        (["gs://b/x", "path = 'data/x.parquet' OR n<5"], ["gs://b/x"], "path = 'data/x.parquet' OR n<5"),
-        (["x", "list_contains(tags,5)"], ["x"], "list_contains(tags,5)"),
-        (["x", "user.active"], ["x"], "user.active"),
-        (["x"], ["x"], None),
-    ],
-)
-def test_words_that_no_file_has(tmp_path: Path, monkeypatch, words: list[str], kept: list[str], predicate) -> None:
+def test_words_that_no_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with click.Context(click.Command("read"), info_name="read"):
-        assert split(words) == (tuple(kept), predicate)
-        assert split([*kept], "a = 1") == (tuple(kept), "a = 1"), "all of them, as --where has the predicate"
-        with pytest.raises(StorageError, match="and no predicate"):
-            split([*kept, "nowhere.parquet"])
+    for kept, predicates in (
+        (["s3://bucket/a b"], []),
+        (["s3://bucket/a", "s3://bucket/b = 5.parquet"], []),
+        (["file:/x"], ["id = 5"]),
+        (["iceberg:cat/n.t"], ["a::int = 5"]),
+        (["gs://b/x"], ["a='x/y.parquet'", "path = 'data/x.parquet' OR n<5"]),
+        (["x"], ["list_contains(tags,5)", "user.active"]),
+    ):
+        with click.Context(click.Command("read"), info_name="read"):
+            assert split(kept) == (tuple(kept), None)
+            for predicate in predicates:
+                assert split([*kept, predicate]) == (tuple(kept), predicate)
+            assert split(kept, "a = 1") == (tuple(kept), "a = 1"), "all of them, as --where has the predicate"
+            with pytest.raises(StorageError, match="and no predicate"):
+                split([*kept, "nowhere.parquet"])
 
 
-@pytest.mark.parametrize(
-    ("line", "near"),
-    {
+def test_what_a_misspelt_name_is_like(run: Run) -> None:
+    for line, near in {
         "inspect a.parqet": "a.parquet",
         "check 'b  c.parquet' 'id = 3'": "b c.parquet",
         "read a.parquet 'c b.parquet' 'id = 3'": "",
@@ -183,12 +169,10 @@ def test_words_that_no_file_has(tmp_path: Path, monkeypatch, words: list[str], k
         "inspect year=2062/": "year=2026",
         "check delta/../tabel/x.parquet 'id = 3'": "",
         "check ducklake:tabel/s.t 'id = 3'": "table",
-    }.items(),
-)
-def test_what_a_misspelt_name_is_like(run: Run, line: str, near: str) -> None:
-    done = run(line)
-    first = done.errors.splitlines()[0]
-    assert (done.status, first.partition("; near names: ")[2].split(",")[0]) == (2, near), first
+    }.items():
+        done = run(line)
+        first = done.errors.splitlines()[0]
+        assert (done.status, first.partition("; near names: ")[2].split(",")[0]) == (2, near), (line, first)
 
 
 def test_a_large_folder_is_not_read_for_a_misspelt_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +184,8 @@ def test_a_large_folder_is_not_read_for_a_misspelt_name(tmp_path: Path, monkeypa
     assert near_names(str(tmp_path / "7.parquet" / "x.parquet")) == ""
 
 
-@pytest.mark.parametrize("verb", ["add --in-place --dry-run", "status", "inspect", "verify"])
-def test_columns_may_be_listed(run: Run, verb: str) -> None:
-    listed, apart = (run(f"{verb} a.parquet {words}") for words in ("--columns 'id, i*'", "-c id -c 'i*'"))
-    assert listed == apart
-    assert listed.status == 0
+def test_columns_may_be_listed(run: Run) -> None:
+    for verb in ("add --in-place --dry-run", "status", "inspect", "verify"):
+        listed, apart = (run(f"{verb} a.parquet {words}") for words in ("--columns 'id, i*'", "-c id -c 'i*'"))
+        assert listed == apart, verb
+        assert listed.status == 0, verb

@@ -150,17 +150,14 @@ def progress_of(done: int, total: int, size: int | None, **more: object) -> Prog
     return Progress("work", done, total, None if size is None else size * done, whole, "x", **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("progress", "says"),
-    [
+def test_words() -> None:
+    for progress, says in (
         (progress_of(120, 3000, 10 << 20), "120 of 3,000 files, 1.2 GiB of 29.3 GiB"),
         (progress_of(1, 2, None), "1 of 2 files"),
         (Progress("work", 0, 1, 512, 2048, "x", 5, 20, "filters"), "5 of 20 filters, 512 B of 2,048 B"),
         (Progress("search", 7, 9, None, None, "x"), "looking, 7 of 9 files"),
-    ],
-)
-def test_words(progress: Progress, says: str) -> None:
-    assert shown.in_words(progress) == says
+    ):
+        assert shown.in_words(progress) == says
 
 
 def test_elsewhere_a_line_comes_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,7 @@ def zipf(rows: int) -> pa.Table:
 
 # name -> (table, rows a row group) of each file; with --fpp auto the last filters of three of them erred more often
 SETS: dict[str, Callable[[], list[tuple[pa.Table, int]]]] = {
-    "narrow": lambda: [(keys(20_000), 2000)],
     "wide": lambda: [(keys(20_000, 10), 2000)],
-    "two columns": lambda: [(keys(40_000, 1), 5000)] * 2,
     "files unlike": lambda: [(keys(40_000, 2), 10_000), (keys(3000, 2), 1000), (keys(60_000, 2), 30_000)],
     "ragged": lambda: [(keys(41_000, 2), 10_000)],
     "small files": lambda: [(keys(500), 500) for _ in range(12)],

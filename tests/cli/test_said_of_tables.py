@@ -57,20 +57,17 @@ UNNOTICED = (
 )
 
 
-@pytest.mark.parametrize("command", [["add", "--column", "id"], ["remove"]])
 def test_a_commit_says_who_does_not_notice_it(
-    delta: str, warehouse: Warehouse, command: list[str], capsys: pytest.CaptureFixture[str]
+    delta: str, warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """That these do not is measured in tables/test_delta_commit.py."""
-    if command == ["remove"]:
-        parquet_bloom.add_filters(delta, columns=["id"])
-    name, *options = command
-    assert run([name, delta, *options, "--dry-run"]) == 0
-    assert UNNOTICED not in in_one_line(capsys), "nothing was committed"
-    assert run([name, delta, *options]) == 0
-    assert re.search(rf"committed version \d+ of \S+: 2 files {re.escape(UNNOTICED)}$", in_one_line(capsys))
-    assert run([name, delta, *options]) == 0
-    assert UNNOTICED not in in_one_line(capsys), "nothing was left to be committed"
+    for name, *options in (("add", "--column", "id"), ("remove",)):
+        assert run([name, delta, *options, "--dry-run"]) == 0
+        assert UNNOTICED not in in_one_line(capsys), "nothing was committed"
+        assert run([name, delta, *options]) == 0
+        assert re.search(rf"committed version \d+ of \S+: 2 files {re.escape(UNNOTICED)}$", in_one_line(capsys))
+        assert run([name, delta, *options]) == 0
+        assert UNNOTICED not in in_one_line(capsys), "nothing was left to be committed"
     assert run(["add", iceberg(warehouse), "--column", "id", *options_of(warehouse)]) == 0
     assert UNNOTICED not in in_one_line(capsys)
 
@@ -110,17 +107,17 @@ def test_report_takes_a_table_of_a_catalog_that_options_name(
     assert name in page.read_text()
 
 
-@pytest.mark.parametrize("source", ["t", "t/", "t/*.parquet", "{file}"])
-@pytest.mark.parametrize("command", [["add", "-c", "id"], ["remove"]], ids=" ".join)
 def test_a_table_that_is_named_as_files_is_told_at_once(
-    delta: str, tmp_path: Path, command: list[str], source: str, capsys: pytest.CaptureFixture[str]
+    delta: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = source.format(file=next((tmp_path / "t").glob("*.parquet")))
-    assert run([*command, source]) == 2
-    said = capsys.readouterr().err
-    assert f"in the Delta table {tmp_path}/t; name" in said or "is a Delta table; name" in said
-    assert f"; name the table, delta:{tmp_path}/t. For its files as they are give --output with --raw-files" in said
-    assert "or --in-place with --force" in said
+    for command in (["add", "-c", "id"], ["remove"]):
+        for source in ("t", "t/", "t/*.parquet", str(next((tmp_path / "t").glob("*.parquet")))):
+            assert run([*command, source]) == 2, source
+            said = capsys.readouterr().err
+            assert f"in the Delta table {tmp_path}/t; name" in said or "is a Delta table; name" in said, source
+            for_files = "For its files as they are give --output with --raw-files"
+            assert f"; name the table, delta:{tmp_path}/t. {for_files}" in said, source
+            assert "or --in-place with --force" in said, source
 
 
 def test_files_of_no_table_need_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,25 +126,20 @@ def test_files_of_no_table_need_a_place(tmp_path: Path, capsys: pytest.CaptureFi
         assert capsys.readouterr().err.startswith("parquet-bloom: give --output for a new file, or --in-place to")
 
 
-@pytest.mark.parametrize("linked", [False, True])
 def test_nothing_but_a_commit_takes_the_place_of_a_tables_file(
-    delta: str, linked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    delta: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = next(Path("t").glob("*.parquet"))
+    file, link = next(Path("t").glob("*.parquet")), Path("link.parquet")
+    link.symlink_to(file)
     before = file.read_bytes()
-    target = file
-    if linked:
-        target = Path("link.parquet")
-        target.symlink_to(file)
-    said = (
-        f"{target}: lies in the Delta table {tmp_path}/t, so nothing else takes its place; write to a file in another"
-    )
-    for command in (["read", delta, "--where", "id = 5", "--format", "parquet"], ["report", delta]):
-        assert run([*command, "-o", str(target), "--overwrite"]) == 2
-        assert said in capsys.readouterr().err
-    with pytest.raises(TableFormatError, match="so nothing else takes its place"):
-        parquet_bloom.write_table(pa.table({"id": [1]}), target, bloom_filters=["id"], overwrite=True)
-    assert file.read_bytes() == before
+    why = f"lies in the Delta table {tmp_path}/t, so nothing else takes its place; write to a file in another"
+    for target in (file, link):
+        for command in (["read", delta, "--where", "id = 5", "--format", "parquet"], ["report", delta]):
+            assert run([*command, "-o", str(target), "--overwrite"]) == 2
+            assert f"{target}: {why}" in capsys.readouterr().err
+        with pytest.raises(TableFormatError, match="so nothing else takes its place"):
+            parquet_bloom.write_table(pa.table({"id": [1]}), target, bloom_filters=["id"], overwrite=True)
+        assert file.read_bytes() == before
     assert run(["read", delta, "--where", "id = 5", "-o", "t/rows.parquet"]) == 0, "a new file is no row of the table"
     assert parquet_bloom.count(delta) == 2000
 
@@ -179,43 +171,38 @@ def test_check_suggests_catalog_properties_but_no_secret(
     assert run(words) == 0
 
 
-@pytest.mark.parametrize("name", ["delta:t", "iceberg:cat/ns.t", "ducklake:cat/main.t"])
-@pytest.mark.parametrize("command", ["add {} -c id", "remove {}", "spark add {}", "check {} id=5", "add ./{}"])
 def test_an_interrupted_change_of_a_table_tells_of_commits(
-    monkeypatch: pytest.MonkeyPatch, name: str, command: str, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli.group, "main", interrupted)
-    assert run(command.format(name).split()) == 130
-    said = capsys.readouterr().err
-    if command.startswith("check") or "./" in command:
-        assert said == "parquet-bloom: interrupted; files that were not finished are as they were\n"
-    else:
-        left = "commits that were made stay, and no reader sees what was not committed; run it again to go on"
-        assert said == f"parquet-bloom: interrupted; {left}\n"
-
-
-def test_the_command_knows_all_kinds_of_tables() -> None:
+    commits = "commits that were made stay, and no reader sees what was not committed; run it again to go on"
+    files = "files that were not finished are as they were"
+    for line, left in (
+        *((f"add {name} -c id", commits) for name in ("delta:t", "iceberg:cat/ns.t", "ducklake:cat/main.t")),
+        *(("remove delta:t", commits), ("spark add delta:t", commits)),
+        *(("check delta:t id=5", files), ("add ./delta:t", files)),
+    ):
+        assert run(line.split()) == 130, line
+        assert capsys.readouterr().err == f"parquet-bloom: interrupted; {left}\n", line
     assert tuple(f"{kind}:" for kind in FORMS) == cli._TABLES
 
 
-COMMANDS = ["add", "add --dry-run", "remove", "inspect", "inspect --assert-filters id", "verify"]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
 def test_a_table_without_files_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     DeltaTable.create("t", schema=DeltaSchema.from_arrow(pa.schema([("id", pa.int64())])))
-    assert run([*command.split(), "delta:t"]) == 0
-    assert capsys.readouterr().out == "delta:t: has no data file\n"
-    assert run([*command.split(), "delta:t", "--quiet"]) == 0
-    assert capsys.readouterr().out == ""
-    assert run([*command.split(), "delta:t", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files"] == []
+    for command in ("add", "add --dry-run", "remove", "inspect", "inspect --assert-filters id", "verify"):
+        words = [*command.split(), "delta:t"]
+        assert run(words) == 0, command
+        assert capsys.readouterr().out == "delta:t: has no data file\n", command
+        assert run([*words, "--quiet"]) == 0, command
+        assert capsys.readouterr().out == "", command
+        assert run([*words, "--json"]) == 0, command
+        assert json.loads(capsys.readouterr().out)["files"] == [], command
 
 
 def test_a_suggested_command_is_not_folded(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:

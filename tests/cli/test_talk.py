@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,11 +39,10 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "keys.parquet"
 
 
-@pytest.mark.parametrize("line", QUIET)
-def test_quiet_says_nothing_but_the_status(line: str, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [word.strip("'") for word in re.findall(r"'[^']*'|\S+", line)]
-    assert cli.run([*words, "--quiet"]) == QUIET[line]
-    assert capsys.readouterr() == ("", "")
+def test_quiet_says_nothing_but_the_status(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line, status in QUIET.items():
+        assert cli.run([*shlex.split(line), "--quiet"]) == status, line
+        assert capsys.readouterr() == ("", ""), line
 
 
 def test_quiet_leaves_errors_and_what_programs_read(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,43 +61,37 @@ def test_quiet_leaves_errors_and_what_programs_read(keys: Path, capsys: pytest.C
     assert "keys.parquet" in capsys.readouterr().out, "of one call alone"
 
 
-@pytest.mark.parametrize(
-    ("words", "lines"),
-    [(["-v", "verify", "keys.parquet"], 1), (["verify", "-vv", "keys.parquet"], 4),
-     (["-v", "verify", "keys.parquet", "-v"], 4), (["verify", "keys.parquet"], 0)],
-    ids=["before", "twice", "on both sides", "without"],
-)  # fmt: skip
-def test_verbose_tells_files_and_steps(
-    words: list[str], lines: int, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(words) == 0
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == lines, errors
-    assert all(re.match(r"parquet-bloom: (info|debug), \d+\.\d\d s: verify: ", line) for line in errors)
-    assert not lines or errors[-1].endswith("done with keys.parquet, 1 of 1")
-    assert logging.getLogger("parquet_bloom").level == logging.NOTSET, "as it was"
-
-
-def test_what_the_library_logs_is_told(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_tells_files_and_steps(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line, lines in (
+        ("-v verify keys.parquet", 1),
+        ("verify -vv keys.parquet", 4),
+        ("-v verify keys.parquet -v", 4),
+        ("verify keys.parquet", 0),
+    ):
+        assert cli.run(line.split()) == 0
+        errors = capsys.readouterr().err.splitlines()
+        assert len(errors) == lines, (line, errors)
+        assert all(re.match(r"parquet-bloom: (info|debug), \d+\.\d\d s: verify: ", one) for one in errors), line
+        assert not lines or errors[-1].endswith("done with keys.parquet, 1 of 1"), line
+        assert logging.getLogger("parquet_bloom").level == logging.NOTSET, "as it was"
     assert cli.run(["read", "keys.parquet", "--where", "id = 5", "-v"]) == 0
     assert "row groups" in [line for line in capsys.readouterr().err.splitlines() if ": info, " in line][-1]
 
 
-@pytest.mark.parametrize(
-    ("terminal", "environment", "takes"),
-    [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"NO_COLOR": ""}, True),
-     (True, {"TERM": "dumb"}, False), (False, {"FORCE_COLOR": "1"}, True), (False, {"FORCE_COLOR": ""}, False),
-     (True, {"FORCE_COLOR": "1", "TERM": "dumb"}, True), (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
-    ids=["terminal", "pipe", "NO_COLOR", "NO_COLOR is empty", "dumb", "FORCE_COLOR", "FORCE_COLOR is empty",
-         "dumb, but forced", "both"],
-)  # fmt: skip
-def test_only_terminals_that_want_them_get_colours(
-    terminal: bool, environment: dict[str, str], takes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "environ", {"TERM": "xterm", **environment})
-
-    class File:
-        def isatty(self) -> bool:
-            return terminal
-
-    assert text.painted("x", "red", File()) == ("\x1b[31mx\x1b[0m" if takes else "x")  # type: ignore[arg-type]
+def test_only_terminals_that_want_them_get_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, environment, takes in (
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (False, {"FORCE_COLOR": ""}, False),
+        (True, {"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ):
+        file = io.StringIO()
+        monkeypatch.setattr(file, "isatty", lambda answer=terminal: answer)
+        monkeypatch.setattr(os, "environ", {"TERM": "xterm", **environment})
+        painted = text.painted("x", "red", file)
+        assert painted == ("\x1b[31mx\x1b[0m" if takes else "x"), (terminal, environment)

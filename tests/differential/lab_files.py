@@ -21,19 +21,10 @@ EPOCH = dt.date(1970, 1, 1)
 FLOATS = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 0.5, -2.25, 1e300, 5e-324, 3.0)
 WORDS = ("", "a", "ab", "abc", "b", "é", "z", "\U0001f600", "it's", "long " * 9, "long " * 9 + "x")
 TYPES: dict[str, pa.DataType] = {
-    "i32": pa.int32(),
-    "i64": pa.int64(),
-    "u32": pa.uint32(),
-    "f64": pa.float64(),
-    "f32": pa.float32(),
-    "s": pa.string(),
-    "d": pa.date32(),
-    "ts": pa.timestamp("us"),
-    "dec": pa.decimal128(12, 3),
-    "b": pa.bool_(),
-    "st": pa.struct([("v", pa.int64())]),
-    "l": pa.list_(pa.int32()),
-}
+    "i32": pa.int32(), "i64": pa.int64(), "u32": pa.uint32(), "f64": pa.float64(), "f32": pa.float32(),
+    "s": pa.string(), "d": pa.date32(), "ts": pa.timestamp("us"), "dec": pa.decimal128(12, 3), "b": pa.bool_(),
+    "st": pa.struct([("v", pa.int64())]), "l": pa.list_(pa.int32()),
+}  # fmt: skip
 WRITERS = ("pyarrow", "pyarrow", "pyarrow", "pyarrow", "Polars", "DuckDB")
 
 

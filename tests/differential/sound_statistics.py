@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from engines.mixed import WRITE
 
 import parquet_bloom as pb
 
@@ -92,17 +93,7 @@ def by_polars(table: pa.Table, path: Path, rng: random.Random) -> None:
 
 
 def by_datafusion(table: pa.Table, path: Path, rng: random.Random) -> None:
-    import datafusion
-
-    context = datafusion.SessionContext()
-    context.from_arrow(table).write_parquet(str(path))
-    if path.is_dir():
-        parts = sorted(path.glob("*.parquet"))
-        data = parts[0].read_bytes() if parts else b""
-        for part in parts:
-            part.unlink()
-        path.rmdir()
-        path.write_bytes(data)
+    WRITE["datafusion"](table, path)
 
 
 def by_fastparquet(table: pa.Table, path: Path, rng: random.Random) -> None:
@@ -162,15 +153,10 @@ def by_clickhouse(table: pa.Table, path: Path, rng: random.Random) -> None:
 
 
 WRITERS: dict[str, Callable[[], Write]] = {
-    "pyarrow": lambda: by_pyarrow,
-    "duckdb": lambda: by_duckdb,
-    "polars": lambda: by_polars,
-    "datafusion": lambda: by_datafusion,
-    "fastparquet": lambda: by_fastparquet,
-    "spark": BySpark,
-    "hyparquet": lambda: by_hyparquet,
-    "clickhouse": lambda: by_clickhouse,
-}
+    "pyarrow": lambda: by_pyarrow, "duckdb": lambda: by_duckdb, "polars": lambda: by_polars,
+    "datafusion": lambda: by_datafusion, "fastparquet": lambda: by_fastparquet, "spark": BySpark,
+    "hyparquet": lambda: by_hyparquet, "clickhouse": lambda: by_clickhouse,
+}  # fmt: skip
 FLAT = {"fastparquet", "hyparquet", "clickhouse"}
 
 

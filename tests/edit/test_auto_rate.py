@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +15,14 @@ import parquet_bloom
 from parquet_bloom import add_filters
 from parquet_bloom.kernels.split_block import MIN_BYTES, expected_rate, least_size
 
-NDVS = [1, 30, 1000, 20_000, 1_000_000]
 
-
-@pytest.mark.parametrize("ndv", NDVS)
-@pytest.mark.parametrize("in_vain", [0, 100, 10_000, 1 << 20, 1 << 27])
-def test_no_other_size_costs_less(ndv: int, in_vain: int) -> None:
-    best = least_size(ndv, in_vain)
-    costs = {1 << power: (1 << power) + expected_rate(ndv, 1 << power) * in_vain for power in range(6, 28)}
-    assert costs[best] == min(costs.values())
-    assert MIN_BYTES <= best <= 1 << 27
-    assert least_size(ndv, in_vain, 4096) <= 4096, "the limit holds"
+def test_no_other_size_costs_less() -> None:
+    for ndv, in_vain in itertools.product([1, 30, 1000, 20_000, 1_000_000], [0, 100, 10_000, 1 << 20, 1 << 27]):
+        best = least_size(ndv, in_vain)
+        costs = {1 << power: (1 << power) + expected_rate(ndv, 1 << power) * in_vain for power in range(6, 28)}
+        assert costs[best] == min(costs.values()), (ndv, in_vain)
+        assert MIN_BYTES <= best <= 1 << 27
+        assert least_size(ndv, in_vain, 4096) <= 4096, "the limit holds"
 
 
 def write(path: Path, payload: int, values: int = 3000) -> Path:
@@ -35,7 +33,7 @@ def write(path: Path, payload: int, values: int = 3000) -> Path:
     return path
 
 
-@pytest.mark.parametrize("payload", [1, 300, 5000])
+@pytest.mark.parametrize("payload", [1, 5000])
 def test_filters_have_the_size_that_costs_least(tmp_path: Path, payload: int) -> None:
     path = write(tmp_path / "x.parquet", payload)
     metadata = pq.read_metadata(path)

@@ -17,7 +17,6 @@ from parquet_bloom.kernels import block
 ROWS = 3_000
 STYLES = [
     {"spec": "final"},
-    {"spec": "final", "placement": "tail"},
     {"spec": "final", "fpp": "auto"},
     {"spec": "final", "max_bytes": 1024},  # every bit is set many times over
     {"spec": "parquet-41"},

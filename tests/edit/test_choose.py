@@ -102,22 +102,18 @@ def test_excluded_columns_are_not_even_read(tmp_path: Path, monkeypatch: pytest.
     assert set(looked_at) == {"a"}
 
 
-@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
-def test_a_second_run_finds_nothing_to_do(tmp_path: Path, placement: str) -> None:
-    rng = np.random.default_rng(7)
+def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
+    path, rng = tmp_path / "x.parquet", np.random.default_rng(7)
     table = pa.table({"id": rng.integers(0, 2**60, 3000), "at": np.arange(3000)})
-    pq.write_table(table, tmp_path / "x.parquet", row_group_size=500)
-    first = add_filters(tmp_path / "x.parquet", in_place=True, placement=placement, sync=False).files[0]
-    before = (tmp_path / "x.parquet").read_bytes()
-    again = add_filters(tmp_path / "x.parquet", in_place=True, placement=placement, sync=False).files[0]
-    assert first.columns == ["id"]
-    assert again.filters == []
-    assert (tmp_path / "x.parquet").read_bytes() == before
-    replaced = add_filters(tmp_path / "x.parquet", in_place=True, placement=placement, replace=True, sync=False)
-    assert replaced.files[0].columns == ["id"]
+    pq.write_table(table, path, row_group_size=500)
+    assert add_filters(path, in_place=True, sync=False).files[0].columns == ["id"]
+    before = path.read_bytes()
+    assert add_filters(path, in_place=True, sync=False).files[0].filters == []
+    assert path.read_bytes() == before
+    assert add_filters(path, in_place=True, replace=True, sync=False).files[0].columns == ["id"]
 
 
-@pytest.mark.parametrize("writer", ["polars", "duckdb", "fastparquet", "pandas"])
+@pytest.mark.parametrize("writer", ["polars", "duckdb", "fastparquet"])
 def test_files_of_other_writers(tmp_path: Path, writer: str) -> None:
     rng = np.random.default_rng(8)
     n = 60_000
@@ -131,11 +127,8 @@ def test_files_of_other_writers(tmp_path: Path, writer: str) -> None:
         with pytest.importorskip("duckdb").connect() as connection:
             connection.register("data", table)
             connection.execute(f"COPY data TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 6144, WRITE_BLOOM_FILTER false)")
-    elif writer == "fastparquet":
-        frame = table.to_pandas()
-        pytest.importorskip("fastparquet").write(str(path), frame, row_group_offsets=6000)
     else:
-        table.to_pandas().to_parquet(path, row_group_size=6000)
+        pytest.importorskip("fastparquet").write(str(path), table.to_pandas(), row_group_offsets=6000)
     assert chosen(path).columns == ["trace_id", "user_id"]
 
 
@@ -161,7 +154,7 @@ def _sampled(values: np.ndarray, whole: int) -> Sample:
     return Sample(pa.chunked_array([values]), values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), whole)
 
 
-@pytest.mark.parametrize("universe", [100, 5000, 60_000, 1_000_000])
+@pytest.mark.parametrize("universe", [100, 60_000])
 def test_estimates_from_a_sample_are_near_the_truth(universe: int) -> None:
     """An eighth of two row groups tells what both hold, where values are equally frequent."""
     rng = np.random.default_rng(universe)

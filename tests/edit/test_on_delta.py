@@ -25,7 +25,7 @@ from support.samples import open_to_all
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
-from parquet_bloom.errors import ConflictError, StorageError, TableFormatError
+from parquet_bloom.errors import ConflictError, StorageError
 
 TESTS = Path(__file__).resolve().parents[1]
 N = 400
@@ -160,17 +160,6 @@ def test_streams_and_the_change_feed_see_no_row_twice(tmp_path: Path, way: Any) 
     assert all(one["dataChange"] is False for one in changes)
     told = next(action["commitInfo"] for action in actions if "commitInfo" in action)
     assert told["parquet-bloom.operation"] == "add"
-
-
-def test_a_table_that_cannot_have_new_files_is_refused_whole(tmp_path: Path) -> None:
-    made(tmp_path)
-    log = tmp_path / "_delta_log" / f"{3:020d}.json"
-    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]}
-    log.write_text(json.dumps({"protocol": features}) + "\n")
-    files = sorted(tmp_path.rglob("*"))
-    with pytest.raises(TableFormatError, match="row tracking is on"):
-        pb.add_filters(f"delta:{tmp_path}", columns=["id"])
-    assert sorted(tmp_path.rglob("*")) == files
 
 
 # --- others commit while filters are built --------------------------------------------------------

@@ -15,7 +15,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType
 from support.iceberg_tables import Warehouse, add_deletes, append, by_text, entries, position_deletes
-from support.meanwhile import meanwhile
 
 import parquet_bloom as pb
 from parquet_bloom.errors import RequestError
@@ -108,20 +107,6 @@ def test_deleted_rows_stay_deleted_and_their_files_keep_their_paths(warehouse: W
     all_agree(warehouse, rows)
 
 
-def test_the_tables_names_are_those_of_today(warehouse: Warehouse) -> None:
-    made(warehouse)
-    with warehouse.load().update_schema() as change:
-        change.rename_column("id", "key")
-        change.rename_column("name", "id")
-        change.add_column("later", LongType())
-    rows = by_pyiceberg(warehouse)
-    report = add(warehouse, columns=["key", "later"])
-    assert filtered(warehouse) == [{"id"}] * len(report.files), "as the files call it"
-    assert {one.column for file in report.files for one in file.filters} == {"key"}
-    assert {one.column for file in report.files for one in file.skipped} == {"later"}
-    all_agree(warehouse, rows)
-
-
 def test_the_tables_properties_are_wishes(warehouse: Warehouse) -> None:
     rows = by_text(made(
         warehouse,
@@ -140,22 +125,6 @@ def test_the_tables_properties_are_wishes(warehouse: Warehouse) -> None:
 
 
 # --- others commit while filters are built --------------------------------------------------------
-
-
-def test_rows_that_are_deleted_meanwhile_change_the_way(warehouse: Warehouse) -> None:
-    made(warehouse, PartitionSpec())
-    first = entries(warehouse.load())[0].data_file
-
-    def delete() -> None:
-        table = warehouse.load()
-        add_deletes(table, position_deletes(table, {first.file_path: [0, 1, 2]}, first))
-
-    report = add(warehouse, columns=["id"], progress=meanwhile(delete))
-    assert report.failed == []
-    assert len(by_pyiceberg(warehouse)) == 797
-    all_agree(warehouse, by_pyiceberg(warehouse))
-    assert first.file_path in {entry.data_file.file_path for entry in entries(warehouse.load())}
-    assert filtered(warehouse) == [{"id"}] * 2
 
 
 @pytest.mark.more
@@ -217,12 +186,14 @@ def test_what_is_no_table(warehouse: Warehouse) -> None:
         pb.add_filters(f"{NAME}@{snapshot}", catalog_properties=warehouse.properties)
 
 
+PLACES = [("./wh", "same-path"), ("{root}/x/../wh", "new-path"), ("file:{root}/wh", "same-path"),
+          ("file://{root}//w h%20x", "new-path"), ("wh", "new-path"), ("{root}/wh", "new-path"),
+          ("{root}//wh", "same-path"), ("file://{root}//w h%20x", "same-path")]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("place", "way"),
-    [("wh", "new-path"), ("./wh", "same-path"), ("{root}/wh", "new-path"), ("{root}//wh", "same-path"),
-     ("{root}/x/../wh", "new-path"), ("file:{root}/wh", "same-path"), ("file://{root}//w h%20x", "new-path"),
-     ("file://{root}//w h%20x", "same-path")],
-)  # fmt: skip
+    ("place", "way"), [*PLACES[:4], *(pytest.param(*p, marks=pytest.mark.more) for p in PLACES[4:])]
+)
 def test_a_table_may_lie_below_a_path_of_any_spelling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, way: Any
 ) -> None:

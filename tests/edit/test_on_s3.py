@@ -57,39 +57,6 @@ def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     assert ids(store, uri) == rows == ids(store, uri, 2)
 
 
-@pytest.mark.more
-def test_a_tail_that_nobody_asked_for_is_passed_over(store: ObjectStore, bucket: str) -> None:
-    uri = f"s3://{bucket}/t"
-    made(store, uri)
-    rows = ids(store, uri)
-    name = "delta:" + store.uri(f"{bucket}/t")
-    pb.add_filters(name, columns=["id", "data"], commit="same-path", fpp=0.2)
-    pb.remove_filters(name, commit="same-path")
-    report = pb.add_filters(name, columns=["id"], commit="same-path", fpp=0.001)
-    assert {(one.column, one.reached) for file in report.files for one in file.filters} == {("id", True)}
-    assert all(file.bytes_copied > 5 * 10**6 for file in report.files), "the store copies what stays"
-    found = pb.inspect(name).files
-    assert {one.column for file in found for one in file.filters} == {"id"}
-    assert all(one.fpp is not None and one.fpp <= 0.001 for file in found for one in file.filters)
-    assert all(ids(store, uri, version) == rows for version in range(1, 5))
-
-
-def test_an_interrupted_run_leaves_no_object(store: ObjectStore, bucket: str) -> None:
-    uri = f"s3://{bucket}/t"
-    made(store, uri)
-    before = objects(store, bucket)
-
-    def progress(p: pb.Progress) -> None:
-        if p.files_done == 1:
-            assert len(objects(store, bucket)) >= 3, "the first file is there, and perhaps the second one"
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pb.add_filters(f"delta:{bucket}/t", columns=["id"], filesystem=store.filesystem, progress=progress)
-    assert objects(store, bucket) == before
-    assert len(ids(store, uri)) == 2 * N
-
-
 def test_a_run_that_is_interrupted_while_files_are_written_leaves_no_object(store: ObjectStore, bucket: str) -> None:
     _, name = many_files(store, bucket, 8)
     before, interrupted = objects(store, bucket), threading.Event()

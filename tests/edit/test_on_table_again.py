@@ -7,7 +7,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
-from support.ducklake_tables import NOTHING_INLINED, Lake
-from support.iceberg_tables import Warehouse, append
 from support.object_store import ObjectStore, options_of
+from support.repeats import first_then_more
+from support.table_kinds import KINDS, Delta
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.tables.iceberg import opened as opened_table
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-FILES, NEW = 12, 2
-N = 100
-
-
-def rows_of(seed: int) -> pa.Table:
-    ids = np.random.default_rng(seed).integers(0, 2**60, N)
-    return pa.table({"id": ids, "name": [f"n{i % 70}" for i in range(N)]})
+FILES, NEW, N = 12, 2, 100
+BOTH = ["delta", "iceberg"]
 
 
 @pytest.fixture
@@ -51,68 +43,63 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
+def made(root: Path, name: str = "delta") -> Any:
+    """A table of a kind with two files."""
+    table = KINDS[name](root)
+    append(table, 0, 1)
+    return table
+
+
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    made = Warehouse(tmp_path)
-    yield made
-    made.close()
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """An empty table of a kind."""
+    of_kind = KINDS[request.param](tmp_path)
+    yield of_kind
+    of_kind.close()
 
 
-class Delta:
-    def __init__(self, root: Path) -> None:
-        self.root, self.name, self.more = root, f"delta:{root}", {}
-
-    def append(self, *seeds: int) -> None:
-        for seed in seeds:
-            write_deltalake(str(self.root), rows_of(seed), mode="append")
+def rows_of(seed: int) -> pa.Table:
+    ids = np.random.default_rng(seed).integers(0, 2**60, N)
+    return pa.table({"id": ids, "name": [f"n{i % 70}" for i in range(N)]})
 
 
-class Iceberg:
-    def __init__(self, warehouse: Warehouse) -> None:
-        self.warehouse, self.name = warehouse, "iceberg:cat/ns.t"
-        self.more = {"catalog_properties": warehouse.properties}
-        warehouse.create(SCHEMA)
-
-    def append(self, *seeds: int) -> None:
-        for seed in seeds:
-            append(self.warehouse.load(), rows_of(seed).to_pylist())
-
-
-@pytest.fixture(params=["delta", "iceberg"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Delta | Iceberg:
-    if request.param == "delta":
-        return Delta(tmp_path / "t")
-    return Iceberg(request.getfixturevalue("warehouse"))
+def append(table: Any, *seeds: int) -> None:
+    for seed in seeds:
+        if isinstance(table, Delta):
+            write_deltalake(str(table.root), rows_of(seed), mode="append")
+        else:
+            table.warehouse.load().append(rows_of(seed))
 
 
 def lacking(table: Any, *columns: str) -> dict[str, int]:
     """What the files themselves show, all of them."""
-    files = pb.inspect(table.name, assert_filters=list(columns), **table.more).files
+    files = pb.inspect(table.name, assert_filters=list(columns), **table.options).files
     found = {column: sum(column in file.lacking for file in files) for column in columns}
     return {column: n for column, n in found.items() if n}
 
 
+@pytest.mark.parametrize("table", BOTH, indirect=True)
 def test_only_new_files_are_opened(table: Any, opened: set[str], capsys: pytest.CaptureFixture[str]) -> None:
-    table.append(*range(FILES))
-    pb.add_filters(table.name, columns=["id", "name"], **table.more)
-    table.append(*range(FILES, FILES + NEW))
+    append(table, *range(FILES))
+    table.add(["id", "name"])
+    append(table, *range(FILES, FILES + NEW))
     opened.clear()
-    dry = pb.add_filters(table.name, columns=["id"], dry_run=True, **table.more)
+    dry = table.add(["id"], dry_run=True)
     assert len(opened) == NEW, "those that are new"
     assert [dry.notes, len(dry.files)] == [
         [f"{FILES} of {FILES + NEW} files were not opened: by the log, the commits of ours that brought them gave them "
          "all of these filters"], FILES + NEW]  # fmt: skip
     opened.clear()
-    report = pb.add_filters(table.name, columns=["id"], **table.more)
+    report = table.add(["id"])
     assert len(opened) == 2 * NEW, "those, and their new versions"
     assert [commit.files for commit in report.commits] == [NEW]
     assert sum(bool(file.filters) for file in report.files) == NEW
     assert {(one.column, one.reason) for file in report.files for one in file.skipped} == {("id", "has a filter")}
     assert lacking(table, "id") == {}
     opened.clear()
-    assert pb.add_filters(table.name, columns=["i*"], files_per_commit=1, **table.more).commits == []
+    assert table.add(["i*"], files_per_commit=1).commits == []
     assert opened == set()
-    options = [word for pair in table.more.get("catalog_properties", {}).items()
+    options = [word for pair in table.options.get("catalog_properties", {}).items()
                for word in ("--catalog-property", "=".join(pair))]  # fmt: skip
     assert run(["add", table.name, "--column", "id", *options]) == 0
     printed = capsys.readouterr()
@@ -120,78 +107,84 @@ def test_only_new_files_are_opened(table: Any, opened: set[str], capsys: pytest.
     assert "14 of 14 files were not opened" in printed.err
 
 
+@pytest.mark.parametrize("table", BOTH, indirect=True)
 def test_only_new_files_are_opened_where_no_column_is_named(table: Any, opened: set[str]) -> None:
     """The log says what was asked for: of another request, and after `remove`, it promises nothing."""
-    table.append(*range(FILES))
-    first = pb.add_filters(table.name, **table.more)
+    append(table, *range(FILES))
+    first = table.add(None)
     assert {one.column for file in first.files for one in file.filters} == {"id", "name"}
-    table.append(*range(FILES, FILES + NEW))
+    append(table, *range(FILES, FILES + NEW))
     opened.clear()
-    report = pb.add_filters(table.name, **table.more)
+    report = table.add(None)
     assert len(opened) == 2 * NEW, "those, and their new versions"
     assert [commit.files for commit in report.commits] == [NEW]
     assert lacking(table, "id", "name") == {}
     for options in ({"fpp": 0.001}, {"exclude": ["name"]}, {"engine": "duckdb"}, {"max_bytes": 2**20}, {"ndv": 50}):
         opened.clear()
-        again = pb.add_filters(table.name, dry_run=True, **options, **table.more)
+        again = table.add(None, dry_run=True, **options)
         assert len(opened) == FILES + NEW, options
         assert again.notes == []
     opened.clear()
-    assert len(pb.add_filters(table.name, columns=["id"], dry_run=True, **table.more).files) == FILES + NEW
+    assert len(table.add(["id"], dry_run=True).files) == FILES + NEW
     assert len(opened) == FILES + NEW, "what was chosen is not what was named"
-    pb.remove_filters(table.name, columns=["id"], **table.more)
-    assert [commit.files for commit in pb.add_filters(table.name, **table.more).commits] == [FILES + NEW]
+    table.remove(columns=["id"])
+    assert [commit.files for commit in table.add(None).commits] == [FILES + NEW]
     assert lacking(table, "id", "name") == {}
 
 
 @pytest.mark.parametrize(
-    "options", [{"columns": ["id", "name"]}, {"columns": ["id"], "replace": True}, {}], ids=["more", "anew", "any"]
+    ("table", "options"),
+    [("delta", {"columns": ["id", "name"]}), ("iceberg", {"columns": ["id"], "replace": True}), ("delta", {})],
+    indirect=["table"],
 )
 def test_files_are_opened_for_what_the_log_does_not_promise(table: Any, opened: set[str], options: Any) -> None:
-    table.append(0, 1)
-    pb.add_filters(table.name, columns=["id"], **table.more)
+    append(table, 0, 1)
+    table.add(["id"])
     opened.clear()
-    report = pb.add_filters(table.name, **options, **table.more)
+    report = table.add(**{"columns": None} | options)
     assert len(opened) >= 2
     assert [commit.files for commit in report.commits] == [2]
     assert report.notes == []
 
 
+@pytest.mark.parametrize("table", BOTH, indirect=True)
 def test_what_was_removed_is_added_again(table: Any) -> None:
     """A tail of a copy is taken off on the same path: Iceberg's entry then is the copy's own."""
-    table.append(0, 1)
+    append(table, 0, 1)
     for way in ("same-path", "new-path"):
-        pb.add_filters(table.name, columns=["id"], placement="tail", commit="new-path", **table.more)
+        table.add(["id"], placement="tail", commit="new-path")
         assert lacking(table, "id") == {}
-        pb.remove_filters(table.name, commit=way, **table.more)
+        table.remove(commit=way)
         assert lacking(table, "id") == {"id": 2}
-        report = pb.add_filters(table.name, columns=["id"], commit="same-path", **table.more)
+        report = table.add(["id"], commit="same-path")
         assert [commit.files for commit in report.commits] == [2]
         assert lacking(table, "id") == {}
-        pb.remove_filters(table.name, commit="new-path", **table.more)
+        table.remove(commit="new-path")
 
 
-def test_a_column_of_the_same_name_is_another(warehouse: Warehouse, opened: set[str]) -> None:
-    table = Iceberg(warehouse)
-    table.append(0, 1)
-    pb.add_filters(table.name, columns=["id"], **table.more)
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_a_column_of_the_same_name_is_another(table: Any, opened: set[str]) -> None:
+    append(table, 0, 1)
+    warehouse = table.warehouse
+    table.add(["id"])
     with warehouse.load().update_schema() as change:
         change.rename_column("id", "old").rename_column("name", "id")
     opened.clear()
-    report = pb.add_filters(table.name, columns=["id"], **table.more)
+    report = table.add(["id"])
     assert [[one.column for one in file.filters] for file in report.files] == [["id"], ["id"]]
     assert lacking(table, "id", "old") == {}
     with warehouse.load().update_schema() as change:
         change.rename_column("id", "new")
     opened.clear()
-    assert pb.add_filters(table.name, columns=["new"], **table.more).commits == []
+    assert table.add(["new"]).commits == []
     assert opened == set(), "it is the same column under another name"
 
 
-def test_names_that_change_while_files_are_worked_on(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_names_that_change_while_files_are_worked_on(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg's commit lands all the same, under a schema in which the names mean other columns."""
-    table = Iceberg(warehouse)
-    table.append(0, 1)
+    append(table, 0, 1)
+    warehouse = table.warehouse
     commit = opened_table.commit
 
     def late(*arguments: Any) -> str:
@@ -201,75 +194,71 @@ def test_names_that_change_while_files_are_worked_on(warehouse: Warehouse, monke
         return commit(*arguments)
 
     monkeypatch.setattr(opened_table, "commit", late)
-    assert len(pb.add_filters(table.name, columns=["id"], **table.more).commits) == 1
-    assert pb.add_filters(table.name, columns=["old"], **table.more).commits == []
-    assert len(pb.add_filters(table.name, columns=["id"], **table.more).commits) == 1
+    assert len(table.add(["id"]).commits) == 1
+    assert table.add(["old"]).commits == []
+    assert len(table.add(["id"]).commits) == 1
     assert lacking(table, "id", "old") == {}
 
 
 def test_a_column_that_came_later_is_no_matter(tmp_path: Path, opened: set[str]) -> None:
-    table = Delta(tmp_path / "t")
-    table.append(0, 1)
-    pb.add_filters(table.name, columns=["id"])
+    table = made(tmp_path)
+    table.add(["id"])
     wide = rows_of(2).append_column("more", pa.array([1] * N))
     write_deltalake(str(table.root), wide, mode="append", schema_mode="merge")
     opened.clear()
-    assert [commit.files for commit in pb.add_filters(table.name, columns=["id"]).commits] == [1]
+    assert [commit.files for commit in table.add(["id"]).commits] == [1]
     assert len(opened) == 2, "the new file, and its new version"
-    assert pb.add_filters(table.name, columns=["more"]).notes == []
+    assert table.add(["more"]).notes == []
 
 
 def test_a_column_of_another_type_is_another(tmp_path: Path, opened: set[str]) -> None:
-    table = Delta(tmp_path / "t")
-    table.append(0, 1)
-    pb.add_filters(table.name, columns=["id"])
+    table = made(tmp_path)
+    table.add(["id"])
     texts = rows_of(2).set_column(0, "id", pa.array([f"{i}" for i in range(N)]))
     write_deltalake(str(table.root), texts, mode="overwrite", schema_mode="overwrite")
     DeltaTable(str(table.root)).create_checkpoint()
     assert pb.status(table.name).columns == [], "that column never had a filter"
-    pb.add_filters(table.name, columns=["id"])
+    table.add(["id"])
     assert lacking(table, "id") == {}
 
 
 def test_a_file_that_failed_or_lacks_one_is_opened_again(tmp_path: Path, opened: set[str]) -> None:
-    table = Delta(tmp_path / "t")
-    table.append(0, 1)
+    table = made(tmp_path)
     old = DeltaTable(str(table.root)).file_uris()
     whole = Path(old[0]).read_bytes()
     Path(old[0]).write_bytes(whole[:-1] + b"?")
-    assert len(pb.add_filters(table.name, columns=["id"]).failed) == 1
+    assert len(table.add(["id"]).failed) == 1
     Path(old[0]).write_bytes(whole)
     opened.clear()
-    assert [commit.files for commit in pb.add_filters(table.name, columns=["id"]).commits] == [1]
+    assert [commit.files for commit in table.add(["id"]).commits] == [1]
     assert len(opened) == 2
     assert lacking(table, "id") == {}
 
 
 def test_a_log_that_was_cleaned_promises_nothing(tmp_path: Path, opened: set[str]) -> None:
-    table = Delta(tmp_path / "t")
-    table.append(0, 1)
-    pb.add_filters(table.name, columns=["id"])
+    table = made(tmp_path)
+    table.add(["id"])
     DeltaTable(str(table.root)).create_checkpoint()
     for path in sorted((table.root / "_delta_log").glob("*.json"))[:-1]:
         path.unlink()
     opened.clear()
-    assert pb.add_filters(table.name, columns=["id"]).commits == []
+    assert table.add(["id"]).commits == []
     assert len(opened) == 2
 
 
-def test_a_ducklake_catalog_promises_nothing(tmp_path: Path, opened: set[str]) -> None:
-    lake = Lake(tmp_path, True)
-    rows = "SELECT (i * 7919) % 1000003 AS id, md5(i::VARCHAR) AS s FROM range({}, {}) r(i)"
-    lake.sql(NOTHING_INLINED, f"CREATE TABLE t AS {rows.format(0, 300)}", f"INSERT INTO t {rows.format(300, 600)}")
-    lake.release()
-    pb.add_filters(f"ducklake:{lake.name()}", columns=["id"])
+@pytest.mark.parametrize("table", ["ducklake"], indirect=True)
+def test_a_ducklake_catalog_promises_nothing(table: Any, opened: set[str]) -> None:
+    table.append(0)
+    table.append(1)
+    table.add(["id"])
     opened.clear()
-    report = pb.add_filters(f"ducklake:{lake.name()}", columns=["id"])
+    report = table.add(["id"])
     assert (report.commits, report.notes) == ([], [])
     assert len(opened) == 2
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.more)])
+@pytest.mark.parametrize("table", BOTH, indirect=True)
+@pytest.mark.parametrize("seed", first_then_more(range(3), 1))
 def test_no_file_is_passed_over(table: Any, seed: int) -> None:
     """Random histories of ours and others: after each `add` all files have what was asked for."""
     pick = random.Random(seed)
@@ -279,35 +268,24 @@ def test_no_file_is_passed_over(table: Any, seed: int) -> None:
         what = pick.choice(["append", "delete", "remove", "remove", "tail copies", "add"])
         way = pick.choice(["new-path", "same-path"])
         if what == "append":
-            table.append(step)
+            append(table, step)
         elif what == "delete":
-            delete(table)(f"name = 'n{pick.randrange(70)}'")
+            table.delete(f"n{pick.randrange(70)}")
         elif what == "remove":
-            pb.remove_filters(table.name, columns=some, **table.more)
+            table.remove(columns=some)
         elif what == "tail copies":
-            pb.add_filters(table.name, columns=some, placement="tail", commit="new-path", **table.more)
+            table.add(some, placement="tail", commit="new-path")
             whole = pick.choice([{"commit": way}, {"commit": "new-path", "columns": some[:1]}])
-            pb.remove_filters(table.name, **whole, **table.more)
+            table.remove(**whole)
         if pick.random() < 0.3:
-            pb.add_filters(table.name, commit=way, **table.more)
+            table.add(None, commit=way)
             with pytest.warns(pb.TableWarning, match="whose log holds file sizes"):  # nothing is written
-                by_themselves = pb.add_filters(live(table), in_place=True, dry_run=True, force=True)
+                by_themselves = pb.add_filters(table.files(), in_place=True, dry_run=True, force=True)
             assert {file.source: file.planned for file in by_themselves.files if file.planned} == {}, (step, what, way)
-        report = pb.add_filters(table.name, columns=some, commit=way, **table.more)
+        report = table.add(some, commit=way)
         assert report.failed == []
         assert lacking(table, *some) == {}, (step, what, way)
-        assert pb.status(table.name, columns=some, **table.more).complete
-
-
-def live(table: Any) -> list[str]:
-    """The paths of the table's files, by other programs."""
-    if isinstance(table, Delta):
-        return DeltaTable(str(table.root)).file_uris()
-    return [task.file.file_path for task in table.warehouse.load().scan().plan_files()]
-
-
-def delete(table: Any) -> Callable[[str], Any]:
-    return DeltaTable(str(table.root)).delete if isinstance(table, Delta) else table.warehouse.load().delete
+        assert pb.status(table.name, columns=some, **table.options).complete
 
 
 def test_footers_in_a_store_are_read_side_by_side(store: ObjectStore, bucket: str) -> None:

@@ -19,7 +19,7 @@ from parquet_bloom.edit.table_commit import Committing
 
 TESTS = Path(__file__).resolve().parents[1]
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-# Arguments: folder, way, the point at which to die.
+# Arguments: folder, way, the point at which to die; torn: between the tail of a file and its last bytes.
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
@@ -29,6 +29,7 @@ from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.edit.changeable import ChangeableTable
+from parquet_bloom.output import append
 
 folder, way, point = sys.argv[1:]
 table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
@@ -40,40 +41,31 @@ def progress(p):
     if (point, p.files_done, p.parts_done) in (("in a file", 1, 1), ("after a file", 2, 0)):
         die()
 
-put = table.put
+put, copy_range, calls = table.put, append.copy_range, []
 def put_and_die(entries):
     if point == "before the commit":
         die()
     put(entries)
     die()
 
-table.put = put_and_die
-add_to_source(ChangeableTable(table, Committing("add", way)), Request.checked(columns=["id"]), progress)
-"""
-
-
-# Dies between the tail and its last bytes: the file is torn, its journal lies beside it. Argument: folder.
-TEARS = """
-import os, sys
-from pathlib import Path
-import pyarrow as pa
-from support.plain_table import PlainTable
-from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.add_to_source import add_to_source
-from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.changeable import ChangeableTable
-from parquet_bloom.output import append
-
-whole, calls = append.copy_range, []
-
-def copy_range(*arguments):
+def copy_or_die(*arguments):
     calls.append(arguments)
-    return os._exit(9) if len(calls) == 2 else whole(*arguments)
+    return die() if (point, len(calls)) == ("torn", 2) else copy_range(*arguments)
 
-append.copy_range = copy_range
-table = PlainTable(Path(sys.argv[1]), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-add_to_source(ChangeableTable(table, Committing("add", "same-path", append=True)), Request.checked(columns=["id"]))
+table.put, append.copy_range = put_and_die, copy_or_die
+how = Committing("add", way, append=point == "torn")
+add_to_source(ChangeableTable(table, how), Request.checked(columns=["id"]), progress)
 """
+
+
+def kill(table: PlainTable, way: str, point: str) -> None:
+    """Let a run begin, and die."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(table.folder), way, point],
+        env={"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -9, done.stderr
 
 
 def made(folder: Path) -> PlainTable:
@@ -101,12 +93,7 @@ def made(folder: Path) -> PlainTable:
 def test_killed(tmp_path, way, point):
     table = made(tmp_path / "table")
     rows, named, version = table.rows(), set(table.entries()), table.version
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(table.folder), way, point],
-        env={"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}", "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == -9, done.stderr
+    kill(table, way, point)
     committed = point == "after the commit"
     assert table.version == version + committed
     for at in range(1, table.version + 1):
@@ -125,12 +112,7 @@ def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     table = made(tmp_path / "table")
     add_to_source(ChangeableTable(table, Committing("add", "same-path")), Request.checked(columns=["n"]))
     rows = table.rows()
-    done = subprocess.run(
-        [sys.executable, "-c", TEARS, str(table.folder)],
-        env={"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}", "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 9, done.stderr
+    kill(table, "same-path", "torn")
     torn = [name for name, size in table.entries().items() if (table.folder / name).stat().st_size > size]
     assert len(torn) == 1
     options = RemoveRequest()

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -39,7 +40,6 @@ from parquet_bloom._thrift.parquet.ttypes import (
 from parquet_bloom.cli import run
 from parquet_bloom.filters import page_places
 from parquet_bloom.format import compact
-from parquet_bloom.format.page_indexes import records_in
 
 PLACEMENTS = ["footer", "chunk-start", "tail"]
 
@@ -101,12 +101,12 @@ def by_pyarrow(path: Path, data: pa.Table, version: str = "1.0", **options: Any)
     return path
 
 
-def by_datafusion(path: Path, data: pa.Table, version: str) -> Path:
+def by_datafusion(path: Path, data: pa.Table) -> Path:
     context = pytest.importorskip("datafusion").SessionContext()
     context.from_arrow(data.drop(["half", "struct"]), name="t")
     options = f"data_page_row_count_limit {PAGE_ROWS}, max_row_group_size {GROUP_ROWS}, write_batch_size 16"
     context.sql(
-        f"COPY (SELECT * FROM t) TO '{path}' STORED AS PARQUET OPTIONS ({options}, writer_version '{version}')"
+        f"COPY (SELECT * FROM t) TO '{path}' STORED AS PARQUET OPTIONS ({options}, writer_version '2.0')"
     ).collect()
     return path
 
@@ -119,21 +119,16 @@ def by_polars(path: Path, data: pa.Table) -> Path:
 
 
 PEERS: dict[str, Callable[[Path], Path]] = {
-    "pyarrow-v1": lambda path: by_pyarrow(path, table()),
-    "pyarrow-v2": lambda path: by_pyarrow(path, table(), "2.0", compression="zstd"),
-    "pyarrow-dictionary": lambda path: by_pyarrow(path, table(), compression="none", use_dictionary=["text"]),
-    "pyarrow-lists-v1": lambda path: by_pyarrow(path, lists(), compression="gzip"),
-    "pyarrow-lists-lz4": lambda path: by_pyarrow(path, lists(), compression="lz4"),
-    "pyarrow-lists-plain": lambda path: by_pyarrow(path, lists(), compression="none"),
-    "pyarrow-lists-v2": lambda path: by_pyarrow(path, lists(), "2.0"),
-    "datafusion-v1": lambda path: by_datafusion(path, table(), "1.0"),
-    "datafusion-v2": lambda path: by_datafusion(path, table(), "2.0"),
+    "pyarrow": lambda path: by_pyarrow(path, table(), compression="none", use_dictionary=["text"]),
+    "pyarrow-lists": lambda path: by_pyarrow(path, lists(), compression="gzip"),
+    "datafusion": lambda path: by_datafusion(path, table()),
     "polars": lambda path: by_polars(path, table()),
 }
 
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_the_index_of_a_writer_is_built_anew_from_its_file(tmp_path: Path, peer: str) -> None:
+    """Random columns, codecs and pages of pyarrow's: property/test_random_page_indexes.py."""
     source = PEERS[peer](tmp_path / "peer.parquet")
     theirs = indexes(source)
     if not any(offsets for offsets, _ in theirs.values()):
@@ -172,18 +167,15 @@ def wrong(path: Path) -> list[str]:
 
 def _rows_of(path: Path, where: str) -> dict[str, list[int]]:
     """The rows that each engine finds, by their number in the column "ascending"."""
-    found = {}
-    duckdb = pytest.importorskip("duckdb")
+    found, (duckdb, datafusion, polars) = {}, map(pytest.importorskip, ("duckdb", "datafusion", "polars"))
     asked = f"SELECT ascending FROM '{path}' WHERE {where} ORDER BY 1"
     found["duckdb"] = [row[0] for row in duckdb.sql(asked).fetchall()]
-    datafusion = pytest.importorskip("datafusion")
     for pushed in ("false", "true"):
         config = datafusion.SessionConfig().set("datafusion.execution.parquet.pushdown_filters", pushed)
         context = datafusion.SessionContext(config)
         context.register_parquet("t", str(path))
         batches = context.sql(f"SELECT ascending FROM t WHERE {where} ORDER BY 1").collect()
         found[f"datafusion {pushed}"] = [x for batch in batches for x in batch.column(0).to_pylist()]
-    polars = pytest.importorskip("polars")
     frame = polars.scan_parquet(path).filter(polars.sql_expr(where)).select("ascending").collect()
     found["polars"] = sorted(frame["ascending"].to_list())
     found["ours"] = sorted(parquet_bloom.read_table(path, where, columns=["ascending"])["ascending"].to_pylist())
@@ -197,12 +189,10 @@ def _questions(rng: random.Random) -> Iterator[str]:
             [
                 f"ascending BETWEEN {a} AND {b}",
                 f"descending < {-b}",
-                f"mixed = {a}",
                 f"some_nulls >= {b} AND mixed < {a}",
                 f"some_nulls IS NULL AND ascending > {a}",
                 f"nan > {a}",
                 f"nan <= {a}",
-                f"clean > {a} AND clean < {b}",
                 f"zeros = 0.0 AND ascending < {a}",
                 f"text > '{a:04d}' AND text < '{b:04d}'",
                 f"long = '{'x' * 70}{a:04d}'",
@@ -211,25 +201,19 @@ def _questions(rng: random.Random) -> Iterator[str]:
         )
 
 
-@pytest.mark.parametrize("seed", first_then_more(range(6), 2))
+@pytest.mark.parametrize("seed", first_then_more(range(6), 1))
 def test_engines_find_the_same_rows_before_and_after(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
-    n = np.arange(ROWS)
-    more = {
-        "nan": pa.array([math.nan if x % 97 == seed else float(x) for x in n]),
-        "clean": pa.array(n * 1.0),
-        "long": pa.array(["x" * 70 + f"{x:04d}" for x in n]),
-    }
-    kept = ["ascending", "descending", "mixed", "some_nulls", "zeros", "text"]
-    data = pa.table({name: values()[name] for name in kept} | more)
+    rng, n = random.Random(seed), np.arange(ROWS)
+    data = table().select(["ascending", "descending", "mixed", "some_nulls", "zeros", "text"])
+    data = data.append_column("nan", pa.array([math.nan if x % 97 == seed else float(x) for x in n]))
+    data = data.append_column("long", pa.array(["x" * 70 + f"{x:04d}" for x in n]))
     source, target = tmp_path / "source.parquet", tmp_path / "target.parquet"
     version, codec = rng.choice(["1.0", "2.0"]), rng.choice(["none", "snappy", "zstd"])
     by_pyarrow(source, data, version, write_page_index=False, compression=codec)
     report = add(source, target, columns=["mixed"], page_bounds=["*"], placement=rng.choice(PLACEMENTS))
-    with_nan = sum(any(x % 97 == seed for x in range(at, min(at + GROUP_ROWS, ROWS))) for at in range(0, ROWS, 400))
-    groups = -(-ROWS // GROUP_ROWS)
-    assert report.column_indexes == groups * len(data.column_names) - with_nan, "all but the chunks with a NaN"
-    assert report.offset_indexes == groups * len(data.column_names)
+    with_nan = len({x // GROUP_ROWS for x in n if x % 97 == seed})
+    assert report.offset_indexes == -(-ROWS // GROUP_ROWS) * data.num_columns
+    assert report.column_indexes == report.offset_indexes - with_nan, "all but the chunks with a NaN"
     assert wrong(target) == []
     for where in _questions(rng):
         assert _rows_of(target, where) == _rows_of(source, where), where
@@ -266,8 +250,11 @@ def test_datafusion_reads_less(tmp_path: Path) -> None:
 # --- where they lie, and how they leave -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("columns", [[], ["mixed", "text"]], ids=["alone", "filters"])
+# Beside filters, which move pages where they are put before them, and without any.
+BESIDE = [("footer", []), ("chunk-start", []), ("chunk-start", ["text"]), ("tail", ["text"])]
+
+
+@pytest.mark.parametrize(("placement", "columns"), BESIDE)
 def test_remove_gives_the_file_back(tmp_path: Path, placement: str, columns: list[str]) -> None:
     source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
     before = digest(source)
@@ -302,52 +289,39 @@ def test_remove_gives_the_file_back(tmp_path: Path, placement: str, columns: lis
 ORDERS = [one for one in itertools.permutations(PLACEMENTS) if one.index("chunk-start") < one.index("tail")]
 
 
-@pytest.mark.parametrize("order", ORDERS, ids="-".join)
-def test_filters_and_indexes_added_in_turn_leave_in_any_order(tmp_path: Path, order: tuple[str, ...]) -> None:
-    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
-    before = digest(source)
-    names = ["mixed", "text", "unsigned"]
-    for turn, (placement, name) in enumerate(zip(order, names, strict=True)):
-        parquet_bloom.add_filters(
-            source,
-            in_place=True,
-            columns=[name],
-            placement=placement,
-            page_index=turn == 1,
-            page_bounds=None,
-            sync=False,
-        )
-        assert wrong(source) == []
-    assert sum(offsets is not None for offsets, _ in indexes(source).values()) == len(indexes(source))
-    for name in names[:2]:
-        parquet_bloom.remove_filters(source, in_place=True, columns=[name], sync=False)
-        assert wrong(source) == []
-        assert all(offsets is not None for offsets, _ in indexes(source).values()), "they stay where columns are named"
-    parquet_bloom.remove_filters(source, in_place=True, sync=False)
-    assert digest(source) == before
+def test_filters_and_indexes_added_in_turn_leave_in_any_order(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text", "day"]), write_page_index=False)
+    before, names = digest(source), ["mixed", "text", "day"]
+    for order in ORDERS:
+        for turn, (placement, name) in enumerate(zip(order, names, strict=True)):
+            how: dict[str, Any] = {"placement": placement, "page_index": turn == 1, "page_bounds": None}
+            add(source, None, in_place=True, columns=[name], **how)
+            assert wrong(source) == [], order
+        assert all(offsets is not None for offsets, _ in indexes(source).values())
+        for name in names[:2]:
+            parquet_bloom.remove_filters(source, in_place=True, columns=[name], sync=False)
+            assert wrong(source) == [], order
+            assert all(offsets is not None for offsets, _ in indexes(source).values()), "they stay for named columns"
+        parquet_bloom.remove_filters(source, in_place=True, sync=False)
+        assert digest(source) == before, order
 
 
 def test_indexes_that_are_there_stay(tmp_path: Path) -> None:
-    source = by_pyarrow(tmp_path / "f.parquet", table())
+    def places() -> list[list[int | None]]:
+        return [[getattr(one, name) for name in INDEX_FIELDS] for g in footer(source).row_groups for one in g.columns]
+
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["ascending", "mixed"]))
     theirs = indexes(source)
     with edited_footer(source) as metadata:
-        chunk = metadata.row_groups[0].columns[2]
         for name in INDEX_FIELDS:
-            setattr(chunk, name, None)
-        metadata.row_groups[1].columns[3].column_index_offset = None
-        metadata.row_groups[1].columns[3].column_index_length = None
-    before, places = (
-        digest(source),
-        [[getattr(chunk, name) for name in INDEX_FIELDS] for g in footer(source).row_groups for chunk in g.columns],
-    )
+            setattr(metadata.row_groups[0].columns[0], name, None)
+        metadata.row_groups[1].columns[1].column_index_offset = None
+        metadata.row_groups[1].columns[1].column_index_length = None
+    before, old = digest(source), places()
     report = add(source, None, in_place=True, page_bounds=["*"])
     assert (report.offset_indexes, report.column_indexes) == (1, 2)
-    after = [[getattr(chunk, name) for name in INDEX_FIELDS] for g in footer(source).row_groups for chunk in g.columns]
-    changed = [old != new for old, new in zip(places, after, strict=True)]
-    assert sum(changed) == 2, "only those of the two chunks that lacked one"
-    assert {k: v[0].page_locations for k, v in indexes(source).items()} == {
-        k: v[0].page_locations for k, v in theirs.items()
-    }
+    assert [at for at, pair in enumerate(zip(old, places(), strict=True)) if pair[0] != pair[1]] == [0, 3]
+    assert all(found[0].page_locations == theirs[key][0].page_locations for key, found in indexes(source).items())
     assert add(source, None, in_place=True, page_bounds=["*"]).index_bytes == 0, "there is nothing more to add"
     parquet_bloom.remove_filters(source, in_place=True, sync=False)
     assert digest(source) == before, "theirs stay"
@@ -394,31 +368,29 @@ def test_columns_without_an_order_get_none(tmp_path: Path) -> None:
     assert (report.offset_indexes, report.column_indexes) == (3, 0)
 
 
-@pytest.mark.parametrize(
-    ("value", "low", "high"),
-    [
-        ("x" * 64, "x" * 64, "x" * 64),
-        ("x" * 65, "x" * 64, "x" * 63 + "y"),
-        ("x" * 63 + "é", "x" * 63, "x" * 62 + "y"),
-        ("x" * 62 + "é!", "x" * 62 + "é", "x" * 62 + "ê"),
-        ("x" * 60 + "\ud7ff" + "x" * 9, "x" * 60 + "\ud7ff" + "x", "x" * 60 + "\ud7ff" + "y"),
-        ("x" * 61 + "\ud7ff" + "x" * 9, "x" * 61 + "\ud7ff", "x" * 61 + "\ue000"),
-        ("\U0010ffff" * 17, None, None),
-        (b"\xfe" + b"\xff" * 80, b"\xfe" + b"\xff" * 63, b"\xff"),
-        (b"\xff" * 65, None, None),
-    ],
-    ids=range(9),
-)
-def test_long_bounds_are_cut(tmp_path: Path, value: Any, low: Any, high: Any) -> None:
-    source = by_pyarrow(tmp_path / "f.parquet", pa.table({"v": [value] * 3}), write_page_index=False)
-    add(source, target := tmp_path / "g.parquet", page_bounds=["v"])
-    ((_, bounds),) = indexes(target).values()
-    if low is None:
-        assert bounds is None, "no greater text has as few bytes"
-        return
-    low, high = (one.encode() if isinstance(one, str) else one for one in (low, high))
-    assert (bounds.min_values, bounds.max_values) == ([low], [high])
-    assert low <= (value.encode() if isinstance(value, str) else value) <= high
+CUTS: list[tuple[Any, Any, Any]] = [  # a value, and its bounds
+    ("x" * 64, "x" * 64, "x" * 64),
+    ("x" * 65, "x" * 64, "x" * 63 + "y"),
+    ("x" * 63 + "é", "x" * 63, "x" * 62 + "y"),
+    ("x" * 62 + "é!", "x" * 62 + "é", "x" * 62 + "ê"),
+    ("x" * 60 + "\ud7ff" + "x" * 9, "x" * 60 + "\ud7ff" + "x", "x" * 60 + "\ud7ff" + "y"),
+    ("x" * 61 + "\ud7ff" + "x" * 9, "x" * 61 + "\ud7ff", "x" * 61 + "\ue000"),
+    ("\U0010ffff" * 17, None, None),  # no greater text has as few bytes
+    (b"\xfe" + b"\xff" * 80, b"\xfe" + b"\xff" * 63, b"\xff"),
+    (b"\xff" * 65, None, None),
+]
+
+
+def test_long_bounds_are_cut(tmp_path: Path) -> None:
+    data = pa.table({f"v{at}": [value] * 3 for at, (value, _, _) in enumerate(CUTS)})
+    source = by_pyarrow(tmp_path / "f.parquet", data, write_page_index=False)
+    add(source, target := tmp_path / "g.parquet", page_bounds=["*"])
+    found = {
+        name: bounds and (bounds.min_values, bounds.max_values) for (_, name), (_, bounds) in indexes(target).items()
+    }
+    encoded = [[one.encode() if isinstance(one, str) else one for one in case] for case in CUTS]
+    assert found == {f"v{at}": low and ([low], [high]) for at, (_, low, high) in enumerate(encoded)}
+    assert all(low is None or low <= value <= high for value, low, high in encoded)
     assert wrong(target) == []
 
 
@@ -492,48 +464,45 @@ def test_verify_reads_each_page_header_of_lists_once(tmp_path: Path, monkeypatch
     assert len(read) == pages
 
 
-@pytest.mark.parametrize("spec", ["statistics", "parquet-41"])
-def test_forms_of_the_drafts(tmp_path: Path, spec: str) -> None:
-    source = by_pyarrow(tmp_path / "f.parquet", table(), write_page_index=False)
+def test_forms_of_the_drafts(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]), write_page_index=False)
     before = digest(source)
-    for columns in ([], ["mixed"]):
+    for spec, columns in (("statistics", []), ("statistics", ["mixed"]), ("parquet-41", ["mixed"])):
         add(source, None, in_place=True, columns=columns, spec=spec, page_bounds=["text"])
-        assert wrong(source) == []
-        assert all(offsets is not None for offsets, _ in indexes(source).values())
+        assert wrong(source) == [], (spec, columns)
+        assert all(offsets is not None for offsets, _ in indexes(source).values()), (spec, columns)
         parquet_bloom.remove_filters(source, in_place=True, sync=False)
-        assert digest(source) == before
+        assert digest(source) == before, (spec, columns)
 
 
-@pytest.mark.parametrize("spec", ["parquet-41", "parquet-41-early", "final"])
+@pytest.mark.parametrize("spec", ["parquet-41", "final"])
 def test_filters_that_lie_among_the_pages(tmp_path: Path, spec: str) -> None:
     """Filters before the pages of each chunk came first: no page of an index is one of them."""
     source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]))
     theirs = {key: offsets.page_locations for key, (offsets, _) in indexes(source).items()}
     source = without_indexes(source)
     before = digest(source)
-    parquet_bloom.add_filters(
-        source, in_place=True, columns=["mixed", "text"], spec=spec, placement="chunk-start", sync=False
-    )
+    how: dict[str, Any] = {"spec": spec, "placement": "chunk-start", "page_index": False}
+    add(source, None, in_place=True, columns=["mixed", "text"], **how)
     add(source, None, in_place=True, page_bounds=["text"])
     assert wrong(source) == []
     for key, (offsets, _) in indexes(source).items():
-        found, peers = offsets.page_locations, theirs[key]
-        assert [(one.compressed_page_size, one.first_row_index) for one in found] == [
-            (one.compressed_page_size, one.first_row_index) for one in peers
-        ]
-        [moved] = {one.offset - peer.offset for one, peer in zip(found, peers, strict=True)}
+        pairs = list(zip(offsets.page_locations, theirs[key], strict=True))
+        for one, peer in pairs:
+            assert (one.compressed_page_size, one.first_row_index) == (peer.compressed_page_size, peer.first_row_index)
+        [moved] = {one.offset - peer.offset for one, peer in pairs}
         assert moved > 0, "by the filters before it"
     parquet_bloom.remove_filters(source, in_place=True, sync=False)
     assert digest(source) == before
 
 
-@pytest.mark.parametrize("kind", [PageType.INDEX_PAGE, 4], ids=["index", "filter-of-2018"])
-def test_pages_of_other_kinds_are_walked_over(tmp_path: Path, kind: int) -> None:
-    """A page without values between the data pages is none of an offset index; rows are counted without it."""
+def test_pages_of_other_kinds_are_walked_over(tmp_path: Path) -> None:
+    """Pages without values, an index and a filter of 2018, are none of an offset index; rows are counted without."""
     source = by_pyarrow(tmp_path / "f.parquet", table().select(["ascending"]), row_group_size=ROWS)
     [(offsets, bounds)] = indexes(source).values()
     whole, second = without_indexes(source).read_bytes(), offsets.page_locations[1].offset
-    odd = compact.encode(PageHeader(type=kind, uncompressed_page_size=9, compressed_page_size=9)) + bytes(9)
+    headers = [PageHeader(kind, uncompressed_page_size=9, compressed_page_size=9) for kind in (PageType.INDEX_PAGE, 4)]
+    odd = b"".join(compact.encode(one) + bytes(9) for one in headers)
     source.write_bytes(whole[:second] + odd + whole[second:])
     with edited_footer(source) as metadata:
         meta = metadata.row_groups[0].columns[0].meta_data
@@ -552,19 +521,6 @@ def test_pages_of_other_kinds_are_walked_over(tmp_path: Path, kind: int) -> None
     context.register_parquet("t", str(source))
     assert context.sql(f"SELECT * FROM t WHERE {where}").count() == 51
     assert parquet_bloom.read_table(source, where).num_rows == 51
-
-
-def test_chunks_without_a_page(tmp_path: Path) -> None:
-    """A row group with rows whose chunk takes no byte."""
-    source = by_pyarrow(tmp_path / "f.parquet", table().select(["ascending"]), write_page_index=False)
-    with edited_footer(source) as metadata:
-        meta = metadata.row_groups[1].columns[0].meta_data
-        metadata.row_groups[1].num_rows = meta.num_values = 5
-        meta.total_compressed_size = meta.total_uncompressed_size = 0
-    report = add(source, tmp_path / "g.parquet", page_bounds=["*"])
-    assert (report.offset_indexes, report.column_indexes) == (0, 0)
-    [note] = report.index_notes
-    assert note.startswith("no page index: row group 1, column ascending: its pages take the bytes ")
 
 
 def test_repair_stays_sound(tmp_path: Path) -> None:
@@ -587,8 +543,7 @@ def test_repair_stays_sound(tmp_path: Path) -> None:
             assert digest(two) == before
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("columns", [[], ["text"]], ids=["alone", "filters"])
+@pytest.mark.parametrize(("placement", "columns"), BESIDE)
 def test_remove_after_a_repair_takes_the_indexes_that_are_still_there(
     tmp_path: Path, placement: str, columns: list[str]
 ) -> None:
@@ -617,19 +572,16 @@ def test_remove_after_a_repair_takes_the_indexes_that_are_still_there(
     assert kept != before
 
 
-@pytest.mark.parametrize("at", range(3))
-def test_row_groups_without_rows(tmp_path: Path, at: int) -> None:
+def test_row_groups_without_rows(tmp_path: Path) -> None:
     """They have no page: DataFusion 43 to 50 fail where the others alone have an index, 55 on one without a page."""
-    parts = [table().slice(0, 10), table().slice(10, 20)]
-    parts.insert(at, table().slice(0, 0))
-    source = tmp_path / "f.parquet"
-    with pq.ParquetWriter(source, parts[0].schema) as writer:
-        for one in parts:
+    source, data = tmp_path / "f.parquet", table()
+    with pq.ParquetWriter(source, data.schema) as writer:
+        for one in (data.slice(0, 10), data.slice(0, 0), data.slice(10, 20)):
             writer.write_table(one)
     before = digest(source)
     report = add(source, None, in_place=True, page_bounds=["*"])
     assert report.index_notes == [
-        f"no page index: row group {at} has no rows, so no page to name, and DataFusion before 51 reads no file in "
+        "no page index: row group 1 has no rows, so no page to name, and DataFusion before 51 reads no file in "
         "which some chunks alone have an index"
     ]
     assert (report.offset_indexes, report.column_indexes, digest(source)) == (0, 0, before)
@@ -637,29 +589,49 @@ def test_row_groups_without_rows(tmp_path: Path, at: int) -> None:
     assert (len(report.filters), report.offset_indexes, report.column_indexes) == (2, 0, 0)
 
 
-def test_a_field_that_points_at_no_index(tmp_path: Path) -> None:
+def _no_byte(metadata: FileMetaData) -> None:
+    """A row group with rows whose chunk takes no byte."""
+    group, meta = metadata.row_groups[1], metadata.row_groups[1].columns[0].meta_data
+    group.num_rows = meta.num_values = 5
+    meta.total_compressed_size = meta.total_uncompressed_size = 0
+
+
+def _no_index(metadata: FileMetaData) -> None:
+    metadata.row_groups[1].columns[0].offset_index_offset = 0
+
+
+def _a_row_more(metadata: FileMetaData) -> None:
+    metadata.row_groups[0].num_rows += 1
+
+
+WRONG_FOOTERS: list[tuple[Callable[[FileMetaData], None], str]] = [
+    (_no_byte, "no page index: row group 1, column mixed: its pages take the bytes "),
+    (
+        _no_index,
+        "no page index: row group 1, column mixed: the footer names offset_index_offset 0, and no index is there",
+    ),
+    (_a_row_more, "no page index: row group 0, column mixed: .* values in "),
+]
+
+
+def test_footers_that_fit_no_page(tmp_path: Path) -> None:
     source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
-    with edited_footer(source) as metadata:
-        metadata.row_groups[1].columns[0].offset_index_offset = 0
-    report = add(source, None, in_place=True)
-    assert report.index_notes == [
-        "no page index: row group 1, column mixed: the footer names offset_index_offset 0, and no index is there"
-    ]
-
-
-def test_wrong_page_headers(tmp_path: Path) -> None:
-    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "ascending"]), write_page_index=False)
     whole = source.read_bytes()
-    at = footer(source).row_groups[0].columns[1].meta_data.dictionary_page_offset
-    source.write_bytes(whole[:at] + b"\xff" * 9 + whole[at + 9 :])
-    report = add(source, target := tmp_path / "g.parquet")
-    assert report.index_notes[0].startswith("no page index: row group 0, column ascending: the page header at byte ")
-    source.write_bytes(whole)
-    with edited_footer(source) as metadata:
-        metadata.row_groups[0].num_rows += 1
-    report = add(source, target)
-    assert "values in" in report.index_notes[0]
-    assert report.offset_indexes == 0
+    for change, note in WRONG_FOOTERS:
+        source.write_bytes(whole)
+        with edited_footer(source) as metadata:
+            change(metadata)
+        report = add(source, tmp_path / "g.parquet", page_bounds=["*"])
+        assert (report.offset_indexes, report.column_indexes, len(report.index_notes)) == (0, 0, 1), note
+        assert re.match(note, report.index_notes[0]), report.index_notes
+
+
+def test_a_wrong_page_header(tmp_path: Path) -> None:
+    source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed"]), write_page_index=False)
+    data, at = source.read_bytes(), footer(source).row_groups[0].columns[0].meta_data.dictionary_page_offset
+    source.write_bytes(data[:at] + b"\xff" * 9 + data[at + 9 :])
+    [note] = add(source, tmp_path / "g.parquet").index_notes
+    assert note.startswith("no page index: row group 0, column mixed: the page header at byte ")
 
 
 def test_more_pages_than_a_list_may_have(tmp_path: Path) -> None:
@@ -746,32 +718,14 @@ def test_a_stale_record_takes_nothing(tmp_path: Path) -> None:
     """Another program carried our record along: its own indexes stay."""
     source = by_pyarrow(tmp_path / "f.parquet", table().select(["mixed", "text"]), write_page_index=False)
     add(source, None, in_place=True)
-    anew = tmp_path / "anew.parquet"
-    read = pq.read_table(source).replace_schema_metadata(pq.read_metadata(source).metadata)
-    by_pyarrow(anew, read)
+    anew = by_pyarrow(
+        tmp_path / "anew.parquet",
+        pq.read_table(source).replace_schema_metadata(pq.read_metadata(source).metadata),
+    )
     before = digest(anew)
     assert b"parquet_bloom" in pq.read_metadata(anew).metadata
     assert parquet_bloom.remove_filters(anew, in_place=True, sync=False).files[0].indexes == 0
     assert digest(anew) == before
-
-
-def _levels(values: list[int], width: int, rng: random.Random) -> bytes:
-    """Repetition levels in runs of both kinds."""
-    out, at = bytearray(), 0
-    while at < len(values):
-        if rng.random() < 0.5:
-            run = 1
-            while at + run < len(values) and values[at + run] == values[at]:
-                run += 1
-            out += _varint(run << 1) + bytes([values[at]])
-        else:
-            groups = rng.randrange(1, 4)
-            run = groups * 8
-            some = [*values[at : at + run], *[0] * (run - len(values[at : at + run]))]
-            number = sum(value << (i * width) for i, value in enumerate(some))
-            out += _varint(groups << 1 | 1) + number.to_bytes(groups * width, "little")
-        at += run
-    return len(out).to_bytes(4, "little") + bytes(out)
 
 
 def _varint(number: int) -> bytes:
@@ -780,17 +734,6 @@ def _varint(number: int) -> bytes:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*out, number])
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 5])
-def test_records_of_random_levels(most: int) -> None:
-    rng = random.Random(most)
-    for _ in range(200):
-        levels = [rng.choice([0, rng.randrange(most + 1)]) for _ in range(rng.randrange(1, 90))]
-        data = _levels(levels, most.bit_length(), rng)
-        assert records_in(data + b"values", most, len(levels)) == (levels.count(0), levels[0] == 0)
-        with pytest.raises(parquet_bloom.ParquetBloomError):
-            records_in(data, most, len(levels) + 40)
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -896,19 +839,14 @@ def test_a_store(store: ObjectStore, bucket: str, tmp_path: Path) -> None:
     assert store.client.get_object(Bucket=bucket, Key="h.parquet")["Body"].read() == source.read_bytes()
 
 
-def test_write_table_passes_the_option_on(tmp_path: Path) -> None:
-    target = tmp_path / "f.parquet"
-    parquet_bloom.write_table(table(), target, bloom_filters=["mixed"], write_page_index=True, sync=False)
-    assert all(offsets and bounds for offsets, bounds in indexes(target).values())
-    assert wrong(target) == []
-
-
-def test_a_filter_writer_passes_the_option_on(tmp_path: Path) -> None:
-    with parquet_bloom.FilterWriter(
-        tmp_path / "f.parquet", table().schema, bloom_filters=["mixed"], write_page_index=True, sync=False
-    ) as writer:
-        for start in (0, 400):
-            writer.write_table(table().slice(start, 400))
-    assert all(offsets and bounds for offsets, bounds in indexes(tmp_path / "f.parquet").values())
-    assert len(indexes(tmp_path / "f.parquet")) == 2 * table().num_columns
-    assert wrong(tmp_path / "f.parquet") == []
+def test_write_table_and_a_filter_writer_pass_the_option_on(tmp_path: Path) -> None:
+    data, at_once, by_parts = table(), tmp_path / "at_once.parquet", tmp_path / "by_parts.parquet"
+    options: dict[str, Any] = {"bloom_filters": ["mixed"], "write_page_index": True, "sync": False}
+    parquet_bloom.write_table(data, at_once, row_group_size=GROUP_ROWS, **options)
+    with parquet_bloom.FilterWriter(by_parts, data.schema, **options) as writer:
+        for start in range(0, ROWS, GROUP_ROWS):
+            writer.write_table(data.slice(start, GROUP_ROWS))
+    for path in (at_once, by_parts):
+        assert all(offsets and bounds for offsets, bounds in indexes(path).values())
+        assert len(indexes(path)) == 3 * data.num_columns
+        assert wrong(path) == []

@@ -11,7 +11,6 @@ import random
 import shutil
 import sqlite3
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -22,11 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake, write_deltalake
+from deltalake import QueryBuilder, convert_to_deltalake, write_deltalake
+from support import table_kinds
 from support.corpus import FIXTURES
 from support.ducklake_tables import Lake
 from support.footers import edited_footer
 from support.iceberg_tables import Warehouse
+from support.meanwhile import meanwhile
 
 import parquet_bloom as pb
 from parquet_bloom._thrift.parquet.ttypes import KeyValue
@@ -89,67 +90,59 @@ def lying_file(path: Path) -> None:
                     stated.null_count = chunk.meta_data.num_values
 
 
-class Kind(ABC):
-    """A table of one file, with the log's own reader."""
+@pytest.fixture(scope="module")
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lying") / "lying.parquet"
+    lying_file(path)
+    return path
 
-    name: str
-    options: dict[str, Any]
+
+@pytest.fixture(scope="module")
+def right(lying: Path) -> Path:
+    """A sound file of the same size."""
+    return padded(lying.with_name("right.parquet"), lying.stat().st_size)
+
+
+class OfOneFile(table_kinds.Kind):
+    """A table of one file that others wrote, with the log's own reader."""
+
     old_versions = True  # keep what they state
 
-    @abstractmethod
-    def __init__(self, root: Path, file: Path) -> None: ...
+    def count(self, question: str, version: str | None = None) -> int:
+        raise NotImplementedError
 
-    @abstractmethod
-    def count(self, question: str, version: str | None = None) -> int: ...
+    def append_rows(self, rows: pa.Table) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def version(self) -> str: ...
+    def delete_all(self) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def file(self) -> Path: ...
-
-    @abstractmethod
-    def append(self, rows: pa.Table) -> None: ...
-
-    @abstractmethod
-    def delete_all(self) -> None: ...
+    def file(self) -> Path:
+        [uri] = self.files()
+        return Path(uri.removeprefix("file://"))
 
     def let_the_log_alone_lie(self, right: Path) -> None:
         """The file is another one by now, of the same size, with right statistics."""
         shutil.copy(right, self.file())
 
-    def close(self) -> None:
-        """What its reader has open."""
-        return
 
-
-class Delta(Kind):
+class Delta(table_kinds.Delta, OfOneFile):
     def __init__(self, root: Path, file: Path) -> None:
-        self.root = root / "delta"
-        self.root.mkdir()
+        super().__init__(root)
+        self.root.mkdir(parents=True)
         shutil.copy(file, self.root / "a.parquet")
         convert_to_deltalake(str(self.root))
-        self.name, self.options = f"delta:{self.root}", {}
 
     def count(self, question: str, version: str | None = None) -> int:
-        table = DeltaTable(str(self.root), version=None if version is None else int(version))
-        asked = QueryBuilder().register("t", table).execute(f"SELECT count(*) AS n FROM t WHERE {question}")
-        found = pa.table(asked.read_all())["n"][0].as_py()
-        assert isinstance(found, int)
-        return found
+        asked = QueryBuilder().register("t", self._table(version))
+        found = pa.table(asked.execute(f"SELECT count(*) AS n FROM t WHERE {question}").read_all())
+        return int(found["n"][0].as_py())
 
-    def version(self) -> str:
-        return str(DeltaTable(str(self.root)).version())
-
-    def file(self) -> Path:
-        [uri] = DeltaTable(str(self.root)).file_uris()
-        return Path(uri.removeprefix("file://"))
-
-    def append(self, rows: pa.Table) -> None:
+    def append_rows(self, rows: pa.Table) -> None:
         write_deltalake(str(self.root), rows, mode="append")
 
     def delete_all(self) -> None:
-        DeltaTable(str(self.root)).delete()
+        self._table().delete()
 
     def edit_stats(self, edit: Callable[[dict[str, Any]], Any]) -> None:
         """Let the last add state something else; what `edit` returns, or the dict that it changed."""
@@ -163,7 +156,7 @@ class Delta(Kind):
         log.write_text("\n".join(map(json.dumps, lines)))
 
 
-class Iceberg(Kind):
+class Iceberg(table_kinds.Iceberg, OfOneFile):
     def __init__(self, root: Path, file: Path) -> None:
         self.warehouse = Warehouse(root)
         self.name, self.options = "iceberg:cat/ns.t", {"catalog_properties": self.warehouse.properties}
@@ -178,63 +171,40 @@ class Iceberg(Kind):
         snapshot = None if version is None else int(version)
         return len(self.warehouse.load().scan(text, snapshot_id=snapshot).to_arrow())
 
-    def version(self) -> str:
-        snapshot = self.warehouse.load().current_snapshot()
-        assert snapshot is not None
-        return str(snapshot.snapshot_id)
-
-    def file(self) -> Path:
-        [file] = self.warehouse.read().files
-        return Path(file.path)
-
-    def append(self, rows: pa.Table) -> None:
+    def append_rows(self, rows: pa.Table) -> None:
         self.warehouse.load().append(rows)
 
     def delete_all(self) -> None:
         self.warehouse.load().delete("true")
 
-    def close(self) -> None:
-        self.warehouse.close()
 
-
-class DuckLake(Kind):
+class DuckLake(table_kinds.DuckLake, OfOneFile):
     """The row of a file serves every snapshot, so the old ones are right too."""
 
     old_versions = False
 
     def __init__(self, root: Path, file: Path) -> None:
         self.lake = Lake(root, True)
-        folder = self.lake.data / "main" / "t"
-        folder.mkdir(parents=True)
-        shutil.copy(file, folder / "a.parquet")
-        self.lake.sql(
-            f"CREATE TABLE t AS SELECT * FROM '{file}' LIMIT 0",
-            f"CALL ducklake_add_data_files('lake', 't', '{folder}/a.parquet')",
-        )
-        self.lake.release()
         self.name, self.options = f"ducklake:{self.lake.name()}", {}
+        path = self.lake.data / "main" / "t" / "a.parquet"
+        path.parent.mkdir(parents=True)
+        shutil.copy(file, path)
+        added = f"CALL ducklake_add_data_files('lake', 't', '{path}')"
+        self._do(f"CREATE TABLE t AS SELECT * FROM '{file}' LIMIT 0", added)
 
     def count(self, question: str, version: str | None = None) -> int:
         at = "" if version is None else f" AT (VERSION => {version})"
         found = self.lake.sql(f"SELECT count(*) FROM t{at} WHERE {question}")
         self.lake.release()
-        number: int = found[0][0]
-        return number
+        return int(found[0][0])
 
-    def version(self) -> str:
-        found = max(self.lake.snapshots())
-        self.lake.release()
-        return str(found)
-
-    def append(self, rows: pa.Table) -> None:
+    def append_rows(self, rows: pa.Table) -> None:
         path = self.lake.data.parent / "rows.parquet"
         pq.write_table(rows, path)
-        self.lake.sql(f"INSERT INTO t SELECT * FROM '{path}'")
-        self.lake.release()
+        self._do(f"INSERT INTO t SELECT * FROM '{path}'")
 
     def delete_all(self) -> None:
-        self.lake.sql("DELETE FROM t")
-        self.lake.release()
+        self._do("DELETE FROM t")
 
     def let_the_log_alone_lie(self, right: Path) -> None:
         """DuckDB remembers the footer of a file that it added, so the catalog is edited."""
@@ -246,28 +216,16 @@ class DuckLake(Kind):
             catalog.execute(f"UPDATE ducklake_file_column_stats {nothing}")
             catalog.commit()
 
-    def file(self) -> Path:
-        [path] = [path for path in self.lake.data.rglob("*.parquet") if str(path) in self._named()]
-        return path
 
-    def _named(self) -> set[str]:
-        from parquet_bloom.tables.ducklake.table import open_ducklake
-
-        return {file.path for file in open_ducklake(self.lake.name(), None).snapshot().files}
-
-    def close(self) -> None:
-        self.lake.release()
-
-
-KINDS: dict[str, type[Kind]] = {"delta": Delta, "iceberg": Iceberg, "ducklake": DuckLake}
-MakeKind = Callable[[str, Path], Kind]
+KINDS: dict[str, Any] = {"delta": Delta, "iceberg": Iceberg, "ducklake": DuckLake}
+MakeKind = Callable[[str, Path], Any]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[MakeKind]:
-    made: list[Kind] = []
+    made: list[OfOneFile] = []
 
-    def new(kind: str, file: Path) -> Kind:
+    def new(kind: str, file: Path) -> Any:
         made.append(KINDS[kind](tmp_path, file))
         return made[-1]
 
@@ -276,19 +234,18 @@ def make(tmp_path: Path) -> Iterator[MakeKind]:
         one.close()
 
 
-def answers(kind: Kind, version: str | None = None) -> dict[str, int]:
+def answers(kind: OfOneFile, version: str | None = None) -> dict[str, int]:
     return {question: kind.count(question, version) for question in QUESTIONS}
 
 
-def of_log(kind: Kind) -> list[str]:
+def of_log(kind: OfOneFile) -> list[str]:
     [file] = pb.verify(kind.name, statistics=True, **kind.options).files
     return sorted(f"{one.column} {one.statistic}" for one in file.wrong_statistics if one.statistic.startswith("log."))
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_rows_come_back_to_the_formats_own_reader(name: str, tmp_path: Path, make: MakeKind) -> None:
-    lying_file(tmp_path / "lying.parquet")
-    kind = make(name, tmp_path / "lying.parquet")
+def test_rows_come_back_to_the_formats_own_reader(name: str, make: MakeKind, lying: Path) -> None:
+    kind = make(name, lying)
     before, version, old = answers(kind), kind.version(), kind.file().read_bytes()
     lost = {question for question, found in before.items() if found < QUESTIONS[question]}
     assert len(lost) >= 3, before
@@ -309,11 +266,9 @@ def test_rows_come_back_to_the_formats_own_reader(name: str, tmp_path: Path, mak
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_where_the_log_alone_lies_the_file_stays(name: str, tmp_path: Path, make: MakeKind) -> None:
+def test_where_the_log_alone_lies_the_file_stays(name: str, make: MakeKind, lying: Path, right: Path) -> None:
     """As where a file was repaired or written anew after the log took its statistics over."""
-    lying_file(tmp_path / "lying.parquet")
-    right = padded(tmp_path / "right.parquet", (tmp_path / "lying.parquet").stat().st_size)
-    kind = make(name, right if name == "ducklake" else tmp_path / "lying.parquet")
+    kind = make(name, right if name == "ducklake" else lying)
     kind.let_the_log_alone_lie(right)
     lies, before = of_log(kind), kind.file().read_bytes()
     assert lies
@@ -334,12 +289,6 @@ def test_a_sound_table_gets_no_commit(name: str, tmp_path: Path, make: MakeKind)
     report = pb.repair(kind.name, **kind.options)
     assert (report.commits, report.failed, [file.wrong for file in report.files]) == ([], [], [[]])
     assert (kind.version(), kind.file().read_bytes()) == (version, before)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_no_undo(name: str, tmp_path: Path, make: MakeKind) -> None:
-    pq.write_table(TABLE, tmp_path / "right.parquet")
-    kind = make(name, tmp_path / "right.parquet")
     with pytest.raises(RequestError, match="undo=True is for files; restore the table's version before the repair"):
         pb.repair(kind.name, undo=True, **kind.options)
 
@@ -357,9 +306,8 @@ def test_files_of_released_programs_in_a_delta_table(tmp_path: Path, make: MakeK
     assert "nan_low" not in json.loads(stated)["minValues"], "no bounds beside a NaN"
 
 
-def test_the_same_path_is_kept_on_request(tmp_path: Path, make: MakeKind) -> None:
-    lying_file(tmp_path / "lying.parquet")
-    kind = make("delta", tmp_path / "lying.parquet")
+def test_the_same_path_is_kept_on_request(make: MakeKind, lying: Path) -> None:
+    kind = make("delta", lying)
     path = kind.file()
     old = path.read_bytes()
     report = pb.repair(kind.name, commit="same-path")
@@ -369,24 +317,22 @@ def test_the_same_path_is_kept_on_request(tmp_path: Path, make: MakeKind) -> Non
     assert of_log(kind) == []
 
 
-@pytest.mark.parametrize("log_alone", [False, True])
-@pytest.mark.parametrize("name", KINDS)
-def test_another_commit_comes_first(name: str, log_alone: bool, tmp_path: Path, make: MakeKind) -> None:
+@pytest.mark.parametrize(
+    ("name", "log_alone"), [("delta", True), ("delta", False), ("iceberg", False), ("ducklake", True)]
+)
+def test_another_commit_comes_first(name: str, log_alone: bool, make: MakeKind, lying: Path, right: Path) -> None:
     """Both are in the table then, and the statistics are those of the values."""
-    lying_file(tmp_path / "lying.parquet")
-    right = padded(tmp_path / "right.parquet", (tmp_path / "lying.parquet").stat().st_size)
-    kind = make(name, right if log_alone and name == "ducklake" else tmp_path / "lying.parquet")
+    kind = make(name, right if log_alone and name == "ducklake" else lying)
     if log_alone:
         kind.let_the_log_alone_lie(right)
     versions: list[str] = []
 
-    def append(_: object) -> None:
-        if not versions:
-            versions.append(kind.version())
-            kind.append(TABLE.slice(0, 100))
-            versions.append(kind.version())
+    def append() -> None:
+        versions.append(kind.version())
+        kind.append_rows(TABLE.slice(0, 100))
+        versions.append(kind.version())
 
-    report = pb.repair(kind.name, progress=append, **kind.options)
+    report = pb.repair(kind.name, progress=meanwhile(append, lambda _: True), **kind.options)
     assert (report.failed, [commit.files for commit in report.commits]) == ([], [1])
     assert kind.version() == report.commits[0].version != versions[0]
     assert len(versions) == 2, "the other commit was first"
@@ -396,20 +342,18 @@ def test_another_commit_comes_first(name: str, log_alone: bool, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_another_commit_removes_the_file_first(name: str, tmp_path: Path, make: MakeKind) -> None:
+def test_another_commit_removes_the_file_first(name: str, tmp_path: Path, make: MakeKind, lying: Path) -> None:
     """Its rows do not come back, and no file is in the folder that no version names."""
-    lying_file(tmp_path / "lying.parquet")
-    kind = make(name, tmp_path / "lying.parquet")
+    kind = make(name, lying)
     versions: list[str] = []
 
-    def replace(_: object) -> None:
-        if not versions:
-            kind.delete_all()
-            kind.append(TABLE.slice(0, 100))
-            versions.append(kind.version())
+    def replace() -> None:
+        kind.delete_all()
+        kind.append_rows(TABLE.slice(0, 100))
+        versions.append(kind.version())
 
     before = set(tmp_path.rglob("*.parquet"))
-    report = pb.repair(kind.name, progress=replace, **kind.options)
+    report = pb.repair(kind.name, progress=meanwhile(replace, lambda _: True), **kind.options)
     assert report.commits == []
     assert [kind.version()] == versions
     assert (kind.count("id IS NOT NULL"), kind.count("id < -100")) == (100, 100)
@@ -417,9 +361,8 @@ def test_another_commit_removes_the_file_first(name: str, tmp_path: Path, make: 
     assert len(new) == 1, "the appended one"
 
 
-def test_the_command(tmp_path: Path, make: MakeKind, capsys: pytest.CaptureFixture[str]) -> None:
-    lying_file(tmp_path / "lying.parquet")
-    kind = make("delta", tmp_path / "lying.parquet")
+def test_the_command(make: MakeKind, lying: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = make("delta", lying)
     assert run(["verify", kind.name, "--statistics"]) == 1
     assert "column id: log.min_value is 150, the values give -200" in capsys.readouterr().out
     assert run(["repair", kind.name, "--dry-run"]) == 1
@@ -434,26 +377,23 @@ def test_the_command(tmp_path: Path, make: MakeKind, capsys: pytest.CaptureFixtu
 # --- a log that lies ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "stats",
-    [
-        '{"numRecords":400,"minValues":{"id":1e999999999},"nullCount":{"id":-7}}',
-        '{"numRecords":400,"minValues":{"id":"x","price":[1],"day":{"a":1}},"maxValues":7,"nullCount":{"id":true}}',
-        '{"numRecords":400,"minValues":{"id":NaN},"nullCount":{"id":1e400}}',
-        '{"numRecords":400,"minValues":' + '{"id":' * 20 + "3" + "}" * 21,
-        '{"numRecords":400,"minValues":{"id":5,"price":99999999999999999999999999.5},"maxValues":{"id":4}}',
-    ],
-)  # fmt: skip
-def test_hostile_statistics_of_a_delta_log(stats: str, tmp_path: Path, make: MakeKind) -> None:
+HOSTILE = [
+    '{"numRecords":400,"minValues":{"id":1e999999999},"nullCount":{"id":-7}}',
+    '{"numRecords":400,"minValues":{"id":"x","price":[1],"day":{"a":1}},"maxValues":7,"nullCount":{"id":true}}',
+    '{"numRecords":400,"minValues":{"id":NaN},"nullCount":{"id":1e400}}',
+    '{"numRecords":400,"minValues":' + '{"id":' * 20 + "3" + "}" * 21,
+    '{"numRecords":400,"minValues":{"id":5,"price":99999999999999999999999999.5},"maxValues":{"id":4}}',
+]
+
+
+def test_hostile_statistics_of_a_delta_log(tmp_path: Path, lying: Path) -> None:
     """Nothing breaks on them; after a repair of the file nothing in the log denies a row."""
-    lying_file(tmp_path / "lying.parquet")
-    kind = make("delta", tmp_path / "lying.parquet")
-    assert isinstance(kind, Delta)
-    kind.edit_stats(lambda _: stats)
-    report = pb.repair(kind.name)
-    assert report.failed == []
-    assert of_log(kind) == []
-    assert pb.count(kind.name, "id < -100") == 100
+    for number, stats in enumerate(HOSTILE):
+        kind = Delta(tmp_path / str(number), lying)
+        kind.edit_stats(lambda _, stats=stats: stats)
+        assert pb.repair(kind.name).failed == [], stats
+        assert of_log(kind) == [], stats
+        assert pb.count(kind.name, "id < -100") == 100, stats
 
 
 def unchecked_bounds(name: str, options: dict[str, Any]) -> list[str]:
@@ -511,10 +451,8 @@ def test_bounds_of_times_in_a_ducklake_catalog(tmp_path: Path) -> None:
     lake.release()
 
 
-def test_a_log_of_other_rows_is_refused_by_name(tmp_path: Path, make: MakeKind) -> None:
-    lying_file(tmp_path / "lying.parquet")
-    kind = make("delta", tmp_path / "lying.parquet")
-    assert isinstance(kind, Delta)
+def test_a_log_of_other_rows_is_refused_by_name(make: MakeKind, lying: Path) -> None:
+    kind = make("delta", lying)
     kind.edit_stats(lambda stats: stats.update(numRecords=399))
     report = pb.repair(kind.name)
     assert (report.commits, report.files) == ([], [])
@@ -526,7 +464,6 @@ def test_every_lie_of_a_log_is_found_and_mended(tmp_path: Path, make: MakeKind) 
     rng = random.Random(7)
     pq.write_table(TABLE, tmp_path / "right.parquet")
     kind = make("delta", tmp_path / "right.parquet")
-    assert isinstance(kind, Delta)
     ids, nulls = TABLE["id"].to_pylist(), {name: TABLE[name].null_count for name in TABLE.column_names}
     for _ in range(25):
         low, high, counted = rng.randint(-230, -170), rng.randint(180, 220), rng.choice((0, nulls["name"], 80, 81))

@@ -1,21 +1,24 @@
 """What a commit of filters promises, of tables of every kind: rows stay for everybody, and so does what others commit.
 
-The kinds and their verbs are in support/table_kinds.py. What is peculiar to a format, or to a moment within its commit,
-stands in test_on_delta.py, test_on_iceberg.py, test_on_ducklake.py and in tests/tables.
+The kinds and their verbs are in support/table_kinds.py; a table of no format is in test_on_table.py. What is peculiar
+to a format, or to a moment within its commit, stands in test_on_delta.py, test_on_iceberg.py and in tests/tables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import convert_to_deltalake
 from support.meanwhile import meanwhile
-from support.table_kinds import KINDS, Delta, Kind, N, Plain, in_order, rows_of
+from support.table_kinds import KINDS, Delta, Kind, N, in_order, rows_of
 
 import parquet_bloom as pb
+from parquet_bloom.cli import run
 from parquet_bloom.errors import TableFormatError
 
 FILES = 3
@@ -80,19 +83,16 @@ def test_rows_stay_and_filters_come_and_go(table: Kind, way: str | None) -> None
 
 
 @pytest.mark.parametrize(("table", "way"), WAYS, indirect=["table"])
-@pytest.mark.parametrize("columns", [["id"], []], ids=["filters", "alone"])
-def test_page_indexes_come_and_go(table: Kind, way: str | None, columns: list[str]) -> None:
-    before, old = table.rows(), table.version()
+def test_page_indexes_come_and_go(table: Kind, way: str | None) -> None:
+    """Alone where files get new paths, and beside filters where they grow."""
+    columns = ["id"] if way else []
     options = {"page_index": True, "page_bounds": ["name"], "commit": way}
     if isinstance(table, Delta):  # whose writer gives files page indexes
         table = Converted(table.root.parent)
-        before, old = table.rows(), table.version()
-    dry = table.add(columns, **options, dry_run=True)
-    assert [(f.offset_indexes, f.column_indexes, f.output != f.source) for f in dry.files] == [
-        (2, 1, way is None)
-    ] * FILES
+    before, old, each = table.rows(), table.version(), (FILES, FILES if way == "same-path" else 0)
+    assert planned(table, columns, **options) == [(2, 1, way is None)] * FILES
     report = table.add(columns, **options)
-    assert [(c.files, c.same_path) for c in report.commits] == [(FILES, FILES if way == "same-path" else 0)]
+    assert [(c.files, c.same_path) for c in report.commits] == [each]
     assert [(f.offset_indexes, f.column_indexes) for f in report.files] == [(2, 1)] * FILES
     found = pb.inspect(table.files(), raw_files=True).files
     columns_of = [[(one.column, one.offset_indexes, one.column_indexes) for one in file.page_indexes] for file in found]
@@ -100,54 +100,37 @@ def test_page_indexes_come_and_go(table: Kind, way: str | None, columns: list[st
     all_agree(table, before)
     assert table.rows(old) == before, "the version before reads as it did"
     assert table.add(columns, **options).commits == [], "there is nothing to commit"
-    more = options | {"page_bounds": ["*"]}
-    assert [
-        (f.offset_indexes, f.column_indexes, f.output != f.source)
-        for f in table.add(columns, **more, dry_run=True).files
-    ] == [(0, 1, way is None)] * FILES
+    assert planned(table, columns, **options | {"page_bounds": ["*"]}) == [(0, 1, way is None)] * FILES
     removed = table.remove(commit=way)
-    if isinstance(table, Plain):  # whose requests are built by hand
-        return
-    assert [(c.files, c.same_path) for c in removed.commits] == [(FILES, FILES if way == "same-path" else 0)]
+    assert [(c.files, c.same_path) for c in removed.commits] == [each]
     assert [file.indexes for file in removed.files] == [3] * FILES
     all_agree(table, before)
 
 
-@pytest.mark.parametrize("table", ONCE, indirect=True)
-def test_a_dry_run_says_how_and_writes_nothing(table: Kind) -> None:
-    files, version = table.data_files(), table.version()
-    report = table.add(["id"], dry_run=True)
-    assert [(file.way, file.planned.keys()) for file in report.files] == [("new-path", {"id"})] * FILES
-    assert report.commits == []
-    assert (table.data_files(), table.version()) == (files, version)
+def planned(table: Kind, columns: list[str], **options: Any) -> list[tuple[int, int, bool]]:
+    """The page indexes that a dry run says, and whether their file would be another."""
+    report = table.add(columns, **options, dry_run=True)
+    return [(one.offset_indexes, one.column_indexes, one.output != one.source) for one in report.files]
 
 
 @pytest.mark.parametrize("table", ONCE, indirect=True)
 def test_commits_of_so_many_files_are_whole_each(table: Kind) -> None:
-    before = table.rows()
+    """A dry run says how and writes nothing; a check uses the filters; names do not grow with each version."""
+    before, files, version = table.rows(), table.data_files(), table.version()
+    known = sorted(rows_of(1)["id"].to_pylist())[N // 2]
+    assert table.row_groups_read(f"id = {known + 1}") == FILES, "bounds admit it"
+    dry = table.add(["id"], dry_run=True)
+    assert [(file.way, file.planned.keys()) for file in dry.files] == [("new-path", {"id"})] * FILES
+    assert (dry.commits, table.data_files(), table.version()) == ([], files, version)
     report = table.add(["id"], files_per_commit=2)
     assert [commit.files for commit in report.commits] == [2, 1]
     for commit in report.commits:
         if commit.version:  # DuckLake's snapshots have numbers of its own
             assert table.rows(commit.version) == before
     all_agree(table, before)
-
-
-@pytest.mark.parametrize("table", ONCE, indirect=True)
-def test_names_do_not_grow_with_each_version(table: Kind) -> None:
-    for columns in (["id"], ["name"]):
-        table.add(columns)
-        assert [path.count("-bloom-") for path in table.files()] == [1] * FILES
-
-
-@pytest.mark.parametrize("table", ONCE, indirect=True)
-def test_a_check_of_the_table_uses_the_filters(table: Kind) -> None:
-    known = sorted(rows_of(1)["id"].to_pylist())[N // 2]
-    absent = next(i for i in range(known + 1, known + 99))
-    assert table.row_groups_read(f"id = {absent}") == FILES, "bounds admit it"
-    table.add(["id"])
-    assert table.row_groups_read(f"id = {absent}") == 0
-    assert table.row_groups_read(f"id = {known}") == 1
+    assert [table.row_groups_read(f"id = {one}") for one in (known, known + 1)] == [1, 0]
+    table.add(["name"])
+    assert [path.count("-bloom-") for path in table.files()] == [1] * FILES
 
 
 # --- others commit while filters are built --------------------------------------------------------
@@ -160,8 +143,16 @@ OTHERS: dict[str, Callable[[Kind], object]] = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize(("table", "way"), WAYS, indirect=["table"])
+def meetings() -> Iterator[Any]:
+    """Each kind and each of the others, the ways of the kind in turn; CI's larger run has all products."""
+    for name, kind in KINDS.items():
+        for at, way in enumerate(kind.commit_modes):
+            for turn, other in enumerate(OTHERS):
+                mark = pytest.mark.more if turn % len(kind.commit_modes) != at else pytest.mark.smoke if at == 0 else ()
+                yield pytest.param(name, way, other, marks=mark)
+
+
+@pytest.mark.parametrize(("table", "way", "other"), [*meetings()], indirect=["table"])
 def test_what_others_commit_meanwhile_stays(table: Kind, way: str | None, other: str) -> None:
     seeds = [*range(FILES), *([9] if other == "append" else [])]
     rows = [row for seed in seeds for row in in_order(rows_of(seed))]
@@ -178,9 +169,11 @@ def test_what_others_commit_meanwhile_stays(table: Kind, way: str | None, other:
     assert named is None or table.data_files() <= named, "what was built for files that are gone is gone too"
 
 
-def test_ducklakes_files_do_not_grow(tmp_path: Path) -> None:
-    table = KINDS["ducklake"](tmp_path)
-    table.append(0)
+@pytest.mark.parametrize("table", ["ducklake"], indirect=True)
+def test_ducklakes_files_do_not_grow(table: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the command names no snapshot that it did not make."""
     with pytest.raises(TableFormatError, match="none of its files can be changed so: .*; leave out commit="):
         table.add(["id"], commit="same-path")
-    table.close()
+    assert run(["add", table.name, "--column", "id"]) == 0
+    said = " ".join(capsys.readouterr().out.split())  # long paths are folded
+    assert re.search(rf" committed to ducklake:\S*main\.t: {FILES} files$", said)

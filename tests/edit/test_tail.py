@@ -7,13 +7,14 @@ import itertools
 import json
 import os
 import random
-from itertools import pairwise
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import disguised_changes
+from support.repeats import first_then_more
 from support.samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, leftovers, write_keys
 
 import parquet_bloom
@@ -41,21 +42,11 @@ def remove(path: Path, **options: object):
     return parquet_bloom.remove_filters(path, in_place=True, sync=False, **options).files[0]
 
 
-def with_later_footer(data: bytes, **more: str) -> bytes:
+def add_a_footer(path: Path, **more: str) -> None:
     """As some other program would: one more footer behind the file, with a key-value of its own."""
-    with OpenFile("x", opened_bytes(data)) as source:
+    with OpenFile(path) as source:
         footer = edit_footer(source.footer().data, FooterEdit(append=list(more.items())))
-    return data + footer + len(footer).to_bytes(4, "little") + b"PAR1"
-
-
-def opened_bytes(data: bytes):
-    """A file system of one file, x."""
-    from pyarrow import fs
-
-    memory = fs._MockFileSystem()
-    with memory.open_output_stream("x") as out:
-        out.write(data)
-    return memory
+    path.write_bytes(path.read_bytes() + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 @pytest.mark.smoke
@@ -135,16 +126,16 @@ def test_tails_mix_with_filters_before_the_footer(keys: Path) -> None:
     assert keys.read_bytes() == old, "all that was added goes, in whatever order it came"
 
 
-@pytest.mark.parametrize("spec", ["final", "statistics"])
-def test_filters_that_take_a_tails_place_leave_it_a_tail(keys: Path, spec: str) -> None:
+def test_filters_that_take_a_tails_place_leave_it_a_tail(keys: Path) -> None:
     old = keys.read_bytes()
-    parquet_bloom.add_filters(keys, in_place=True, columns=["name"], sync=False)
-    add(keys, "id")
-    for columns in (["id"], ["name"]):
-        parquet_bloom.add_filters(keys, in_place=True, columns=columns, spec=spec, replace=True, sync=False)
-        assert parquet_bloom.inspect(keys).files[0].older_footers == 1
-    assert remove(keys).removed == 2 * ROW_GROUPS
-    assert keys.read_bytes() == old
+    for spec in ("final", "statistics"):
+        parquet_bloom.add_filters(keys, in_place=True, columns=["name"], sync=False)
+        add(keys, "id")
+        for columns in (["id"], ["name"]):
+            parquet_bloom.add_filters(keys, in_place=True, columns=columns, spec=spec, replace=True, sync=False)
+            assert parquet_bloom.inspect(keys).files[0].older_footers == 1, spec
+        assert remove(keys).removed == 2 * ROW_GROUPS, spec
+        assert keys.read_bytes() == old, spec
 
 
 def test_some_columns_go_and_the_bytes_stay(keys: Path) -> None:
@@ -179,7 +170,7 @@ def test_a_body_filter_under_a_tail_leaves_the_footer_only(keys: Path) -> None:
 def test_under_somebody_elses_footer_bytes_stay(keys: Path) -> None:
     add(keys, "id")
     ours = keys.read_bytes()
-    keys.write_bytes(with_later_footer(ours, theirs="1"))
+    add_a_footer(keys, theirs="1")
     info = parquet_bloom.inspect(keys).files[0]
     assert info.older_footers == 1, "the one before our tail; of theirs nothing is known"
     assert info.tails == 0, "remove takes none off"
@@ -191,31 +182,28 @@ def test_under_somebody_elses_footer_bytes_stay(keys: Path) -> None:
     assert pq.read_table(keys).equals(keys_table())
 
 
-@pytest.mark.parametrize("wrong", ["size", "crc", "old footer", "places"])
-def test_a_tail_is_believed_only_if_all_of_it_fits(keys: Path, wrong: str) -> None:
+def test_a_tail_is_believed_only_if_all_of_it_fits(keys: Path) -> None:
     add(keys, "id")
-    data = bytearray(keys.read_bytes())
+    whole = keys.read_bytes()
     with OpenFile(keys) as source:
-        footer = source.footer()
-        at, tail = footer.start, tail_of(source)
+        footer, tail = source.footer(), tail_of(source)
+    assert tail is not None
     entry = json.loads(next(pair.value for pair in footer.key_values if pair.key == "parquet_bloom"))[0]
-    if wrong == "size":
-        data[:] = changed(data, at, str(entry["tail"]["size"]), str(entry["tail"]["size"] + 1))
-    elif wrong == "crc":
-        crc = str(entry["tail"]["footer_crc32"])
-        data[:] = changed(data, at, crc, str(int(crc[0]) % 9 + 1) + crc[1:])
-    elif wrong == "places":
-        places = str(entry["places"])
-        data[:] = changed(data, at, f'"places":{places}', f'"places":{int(places[0]) % 9 + 1}{places[1:]}')
-    else:
-        data[tail.size - 20] ^= 1
-    keys.write_bytes(data)
-    with OpenFile(keys) as source:
-        assert tail_of(source) is None
-    report = remove(keys)
-    assert report.tails == 0
-    assert keys.stat().st_size > tail.size, "nothing is cut off on a claim alone"
-    assert pq.read_table(keys).equals(keys_table())
+    crc, places = str(entry["tail"]["footer_crc32"]), str(entry["places"])
+    damaged = bytearray(whole)
+    damaged[tail.size - 20] ^= 1
+    for wrong in (
+        changed(whole, footer.start, str(entry["tail"]["size"]), str(entry["tail"]["size"] + 1)),
+        changed(whole, footer.start, crc, str(int(crc[0]) % 9 + 1) + crc[1:]),
+        changed(whole, footer.start, f'"places":{places}', f'"places":{int(places[0]) % 9 + 1}{places[1:]}'),
+        bytes(damaged),  # the old footer
+    ):
+        keys.write_bytes(wrong)
+        with OpenFile(keys) as source:
+            assert tail_of(source) is None
+        assert remove(keys).tails == 0
+        assert keys.stat().st_size > tail.size, "nothing is cut off on a claim alone"
+        assert pq.read_table(keys).equals(keys_table())
 
 
 def changed(data: bytes, start: int, old: str, new: str) -> bytes:
@@ -238,12 +226,6 @@ def test_inspect_tells_of_older_footers(keys: Path) -> None:
     assert parquet_bloom.inspect(FIXTURES / "pyarrow" / "types_filters.parquet").files[0].older_footers == 0
 
 
-@pytest.mark.parametrize("spec", ["parquet-41", "parquet-41-early", "parquet-41-raw", "statistics"])
-def test_only_for_final(keys: Path, spec: str) -> None:
-    with pytest.raises(RequestError, match="placement='tail' is not for"):
-        add(keys, "id", spec=spec)
-
-
 def test_options_that_make_no_sense(keys: Path, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"append=True is for placement='tail' and in_place=True"):
         parquet_bloom.add_filters(keys, tmp_path / "o", placement="tail", append=True)
@@ -251,6 +233,9 @@ def test_options_that_make_no_sense(keys: Path, tmp_path: Path) -> None:
         parquet_bloom.add_filters(keys, in_place=True, append=True)
     with pytest.raises(RequestError, match="read_back"):
         add(keys, append=True, read_back=True)
+    for spec in ("parquet-41", "parquet-41-early", "parquet-41-raw", "statistics"):
+        with pytest.raises(RequestError, match="placement='tail' is not for"):
+            add(keys, "id", spec=spec)
     with pytest.raises(RequestError, match="append=True is for in_place=True"):
         parquet_bloom.remove_filters(keys, tmp_path / "o", append=True)
     with pytest.raises(RequestError, match="last=True takes off a whole tail"):
@@ -270,10 +255,9 @@ def test_nothing_to_add_changes_nothing(keys: Path) -> None:
     assert keys.read_bytes() == before
 
 
-@WAYS
-def test_hadoops_checksums_go(keys: Path, append: bool) -> None:
+def test_hadoops_checksums_go(keys: Path) -> None:
     crc = keys.with_name(f".{keys.name}.crc")
-    for step in (add, remove):
+    for append, step in itertools.product((False, True), (add, remove)):
         crc.write_bytes(b"of the old bytes")
         step(keys, append=append)
         assert not crc.exists(), "with it Spark would refuse the new bytes"
@@ -289,14 +273,12 @@ def test_append_is_refused_with_hard_links(keys: Path) -> None:
     assert sorted(os.listdir(keys.parent)) == ["keys.parquet", "other.parquet"]
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_append_is_refused_where_the_file_may_not_be_written_to(
-    keys: Path, monkeypatch: pytest.MonkeyPatch, force: bool
-) -> None:
+def test_append_is_refused_where_the_file_may_not_be_written_to(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # root may write to all
     advice = "as append=True does; make it writable, or leave out append"
-    with pytest.raises(StorageError, match=f"is read-only, and cannot be written to itself, {advice}"):
-        add(keys, append=True, force=force)
+    for force in (False, True):
+        with pytest.raises(StorageError, match=f"is read-only, and cannot be written to itself, {advice}"):
+            add(keys, append=True, force=force)
 
 
 def test_append_follows_a_link(keys: Path, tmp_path: Path) -> None:
@@ -310,30 +292,6 @@ def test_append_follows_a_link(keys: Path, tmp_path: Path) -> None:
     assert keys.read_bytes().startswith(old)
     assert keys.stat().st_size > len(old)
     assert os.listdir(folder) == ["link.parquet"]
-
-
-def test_a_file_of_no_rows_and_one_without_columns_of_use(tmp_path: Path) -> None:
-    path = tmp_path / "empty.parquet"
-    pq.write_table(keys_table().slice(0, 0), path)
-    old = path.read_bytes()
-    assert add(path, "id").filters == []
-    assert path.read_bytes() == old
-
-
-def test_an_empty_key_value_list_comes_back(keys: Path) -> None:
-    """A footer with a list of no key-values: after a tail and its removal, the list is there again."""
-    data = keys.read_bytes()
-    with OpenFile(keys) as source:
-        footer, start = source.footer().data, source.footer().start
-        pairs = len(source.footer().key_values)
-    bare = edit_footer(footer, FooterEdit(key_values=dict.fromkeys(range(pairs)), keep_empty=True))
-    keys.write_bytes(data[:start] + bare + len(bare).to_bytes(4, "little") + b"PAR1")
-    old = keys.read_bytes()
-    add(keys, "id")
-    with OpenFile(keys) as source:
-        assert tail_of(source) is not None
-    remove(keys)
-    assert keys.read_bytes() == old
 
 
 @WAYS
@@ -352,71 +310,35 @@ def test_a_body_that_got_other_values_stays_as_it_is(tmp_path: Path, append: boo
     assert parquet_bloom.read_table(path, "id = -1").num_rows == 1
 
 
-# --- over many files ------------------------------------------------------------------------------
-
-
 def files() -> list[Path]:
+    """Of many writers, some of them damaged."""
     found = sorted(FIXTURES.rglob("*.parquet"))
     corpus = os.environ.get("PARQUET_BLOOM_CORPUS")
-    return found + (sorted(Path(corpus).rglob("*.parquet")) if corpus else [])
+    found += sorted(Path(corpus).rglob("*.parquet")) if corpus else []
+    return [path for path in found if path.stat().st_size <= 4 << 20]
 
 
-@pytest.mark.parametrize(
-    "share", [pytest.param(0, id="some"), *(pytest.param(n, marks=pytest.mark.more) for n in range(1, 10))]
-)
+@pytest.mark.parametrize("share", first_then_more(range(10), 1))
 def test_files_of_many_writers_come_back(tmp_path: Path, share: int) -> None:
-    """Tails of random columns, in both ways, taken off again."""
-    rng = random.Random(29)
-    done = refused = 0
-    for number, path in enumerate(files()):
-        if number % 10 != share or path.stat().st_size > 4 << 20:
-            continue
-        work = tmp_path / f"{number}.parquet"
-        old = path.read_bytes()
-        work.write_bytes(old)
-        states = [old]
-        try:
-            for _ in range(rng.randint(1, 3)):
+    """Two tails of random columns, one by one taken off again; of random files: property/test_tails.py."""
+    rng, work, done = random.Random(29), tmp_path / "x.parquet", 0
+    for path in files()[share::10]:
+        states = [path.read_bytes()]
+        work.write_bytes(states[0])
+        for append in rng.sample([False, True], 2):
+            with suppress(ParquetBloomError):
                 with OpenFile(work) as source:
-                    leaves = [leaf.name for leaf in source.footer().leaves if leaf.refusal is None]
-                columns = rng.sample(leaves, min(len(leaves), rng.randint(1, 4)))
-                report = parquet_bloom.add_filters(
-                    work, in_place=True, placement="tail", columns=columns, append=rng.random() < 0.5,
-                    replace=rng.random() < 0.5, sync=False, fpp=rng.choice([0.3, 0.01]),
-                ).files[0]  # fmt: skip
-                if report.filters:
+                    names = [leaf.name for leaf in source.footer().leaves if leaf.refusal is None]
+                if add(work, *rng.sample(names, min(len(names), 3)), append=append, replace=True).filters:
                     states.append(work.read_bytes())
-                assert work.read_bytes() == states[-1]
-        except ParquetBloomError:
-            refused += 1
-        assert work.read_bytes() == states[-1], "an error leaves what was there"
-        for older, newer in pairwise(states):
-            assert newer.startswith(older)
-        if len(states) > 1:
-            done += 1
-            same_rows_or_same_error(old, states[-1])
-            before = parquet_bloom.inspect(work).files[0]
-            assert before.older_footers >= len(states) - 1
-            for older in states[-2::-1]:
-                remove(work, last=True, append=rng.random() < 0.5)
-                assert work.read_bytes() == older, path
-        work.unlink()
-    assert done > 5, f"{done} files got tails, {refused} were refused"
+            assert work.read_bytes() == states[-1], f"{path}: an error leaves what was there"
+            assert states[-1].startswith(states[0])
+        for older in states[-2::-1]:
+            remove(work, last=True, append=rng.random() < 0.5)
+            assert work.read_bytes() == older, path
+        done += len(states) > 1
+    assert done > 5
     assert leftovers(tmp_path) == []
-
-
-def same_rows_or_same_error(old: bytes, new: bytes) -> None:
-    def rows(data: bytes) -> bytes | str:
-        try:
-            table = pq.read_table(io.BytesIO(data)).replace_schema_metadata(None)
-        except (pa.ArrowException, OSError, UnicodeError) as error:
-            return type(error).__name__
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, table.schema) as out:  # NaN and days out of Python's range count too
-            out.write_table(table)
-        return sink.getvalue()
-
-    assert rows(old) == rows(new)
 
 
 def test_what_a_file_written_anew_has_from_another_one_is_not_believed(keys: Path) -> None:

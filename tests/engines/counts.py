@@ -91,19 +91,10 @@ def datafusion(path: str, column: Column, question: str, values: Sequence[pa.Sca
 
 
 _SPARK_TYPES = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "uint8": "smallint",
-    "uint16": "int",
-    "uint32": "bigint",
-    "uint64": "decimal(20,0)",
-    "float": "float",
-    "double": "double",
-    "halffloat": "float",
-    "date32[day]": "date",
-}
+    "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
+    "float": "float", "double": "double", "halffloat": "float", "date32[day]": "date",
+}  # fmt: skip
 
 
 @cache

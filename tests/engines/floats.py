@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from engines import made
-from parquet_bloom import add_filters
 
 _INF, _NAN = math.inf, math.nan
 _GROUPS: dict[str, list[float | None]] = {
@@ -69,6 +68,4 @@ def row_group_of(row: int) -> int:
 
 def write(folder: Path) -> Path:
     """With statistics, which leave NaN out, and filters."""
-    source = made.write(folder / "source.parquet", row_groups())
-    add_filters(source, folder / "floats.parquet", columns=["x", "f"], sync=False)
-    return folder / "floats.parquet"
+    return made.with_filters(folder, row_groups())

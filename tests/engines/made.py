@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.corpus import FIXTURES, fixture_files
 
+from parquet_bloom import add_filters
+
 ROWS = (60, 60, 40)
 PLACEMENTS = ("footer", "chunk-start")
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
@@ -97,10 +99,23 @@ def with_decimals_as_integers(path: Path, tables: Sequence[pa.Table], **options:
     return write(path, tables, store_decimal_as_integer=True, **options)
 
 
-def fixtures(but: Sequence[str] = ()) -> list[str]:
-    """The files other programs wrote, as `folder/name`, but for some."""
-    found = [name.removesuffix(".parquet") for name in fixture_files()]
-    return [name for name in found if name not in but]
+def with_filters(folder: Path, tables: Sequence[pa.Table]) -> Path:
+    """A file with filters on all columns that can have one; source.parquet beside it has none."""
+    source, ours = write(folder / "source.parquet", tables), folder / "ours.parquet"
+    add_filters(source, ours, columns=leaves(source), sync=False)
+    return ours
+
+
+def numbered(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """With a column `row`, which counts through all of them."""
+    ends = np.cumsum([len(table) for table in tables]).tolist()
+    rows = [pa.array(range(end - len(table), end), pa.int32()) for table, end in zip(tables, ends, strict=True)]
+    return [table.append_column("row", some) for table, some in zip(tables, rows, strict=True)]
+
+
+def fixtures() -> list[str]:
+    """The files other programs wrote, as `folder/name`."""
+    return [name.removesuffix(".parquet") for name in fixture_files()]
 
 
 def fixture(name: str) -> Path:

@@ -7,13 +7,12 @@ more than others do; their filters must hold all the bits of the other program's
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.repeats import by_turns
 
 from engines import made
 from engines.asking import DataFusion, duckdb, skipped_by_check
@@ -35,12 +34,22 @@ IN_DUCKDB = [
 ]
 
 
-def bitset(path: Path, key: tuple[int, str]) -> Blocks:
-    """A filter's blocks, uint32[n_blocks, 8], by pyarrow's view of where it lies: behind a header of 15 to 17 bytes."""
-    offset, length = made.filters(path)[key]
-    size = 1 << (length.bit_length() - 1)
-    assert 12 < length - size < 24, f"{key}: {length} bytes are no power of two and a header"
-    return np.frombuffer(path.read_bytes()[offset + length - size : offset + length], "<u4").reshape(-1, 8)
+Key = tuple[int, str]  # row group, column
+
+
+def bitsets(path: Path, keys: Iterable[Key]) -> dict[Key, Blocks]:
+    """Blocks of filters, uint32[n_blocks, 8], by pyarrow's view of where they lie, each behind 15 to 17 bytes."""
+    data, places, found = path.read_bytes(), made.filters(path), {}
+    for key in keys:
+        offset, length = places[key]
+        size = 1 << (length.bit_length() - 1)
+        assert 12 < length - size < 24, f"{key}: {length} bytes are no power of two and a header"
+        found[key] = np.frombuffer(data[offset + length - size : offset + length], "<u4").reshape(-1, 8)
+    return found
+
+
+def in_groups(columns: Sequence[str]) -> list[Key]:
+    return [(group, made.quoted(column)) for column in columns for group in range(3)]
 
 
 def at_equal_size(*filters: Blocks) -> list[bytes]:
@@ -52,6 +61,13 @@ def at_equal_size(*filters: Blocks) -> list[bytes]:
             blocks = fold(blocks)
         folded.append(blocks.tobytes())
     return folded
+
+
+def assert_same_bits(ours: Path, theirs: Path, keys: list[Key]) -> None:
+    mine, others = bitsets(ours, keys), bitsets(theirs, keys)
+    for key in keys:
+        one, other = at_equal_size(mine[key], others[key])
+        assert one == other, (theirs, key)
 
 
 def in_runs(table: pa.Table, rows: int) -> pa.Table:
@@ -97,46 +113,24 @@ def of_duckdb(tables: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) 
     return path
 
 
-def of_each_rate_some(columns: list[str]) -> list[Any]:
-    """Each column at one rate is quick, by turns; at the others, more."""
-    marks = (pytest.mark.more,)
-    return [
-        pytest.param(column, fpp, marks=() if i % len(FPPS) == j else marks)
-        for i, column in enumerate(columns)
-        for j, fpp in enumerate(FPPS)
-    ]
-
-
 class TestSameData:
-    @pytest.mark.parametrize(("column", "ours"), of_each_rate_some(FLAT), indirect=["ours"])
-    def test_pyarrow(self, ours: Path, of_pyarrow: Path, column: str) -> None:
-        for group in range(3):
-            key = group, made.quoted(column)
-            mine, theirs = at_equal_size(bitset(ours, key), bitset(of_pyarrow, key))
-            assert mine == theirs, f"row group {group}"
+    def test_pyarrow(self, ours: Path, of_pyarrow: Path) -> None:
+        """Columns of structs, lists and maps too."""
+        nested = [key for key in made.filters(ours) if key[1].split(".")[0] in made.nested(made.row_groups()[0])]
+        assert len(nested) == 3 * 10
+        assert_same_bits(ours, of_pyarrow, in_groups(FLAT) + nested)
 
-    @pytest.mark.parametrize(("column", "ours"), of_each_rate_some(IN_DUCKDB), indirect=["ours"])
-    def test_duckdb(self, ours: Path, of_duckdb: Path, column: str) -> None:
-        for group in range(3):
-            key = group, made.quoted(column)
-            mine, theirs = at_equal_size(bitset(ours, key), bitset(of_duckdb, key))
-            assert mine == theirs, f"row group {group}"
+    def test_duckdb(self, ours: Path, of_duckdb: Path) -> None:
+        assert_same_bits(ours, of_duckdb, in_groups(IN_DUCKDB))
 
-    def test_pyarrow_in_nested_columns(self, ours: Path, of_pyarrow: Path) -> None:
-        keys = [key for key in made.filters(ours) if key[1].split(".")[0] in made.nested(made.row_groups()[0])]
-        assert len(keys) == 3 * 10
+    def test_zeros_and_nan_only_add_bits(self, ours: Path, of_pyarrow: Path) -> None:
+        keys = in_groups(COUNTED)
+        of_ours, of_others = bitsets(ours, keys), bitsets(of_pyarrow, keys)
         for key in keys:
-            mine, theirs = at_equal_size(bitset(ours, key), bitset(of_pyarrow, key))
-            assert mine == theirs, key
-
-    @pytest.mark.parametrize(("column", "ours"), by_turns(COUNTED, FPPS), indirect=["ours"])
-    def test_zeros_and_nan_only_add_bits(self, ours: Path, of_pyarrow: Path, column: str) -> None:
-        for group in range(3):
-            mine, theirs = at_equal_size(*(bitset(path, (group, column)) for path in (ours, of_pyarrow)))
-            missing = np.frombuffer(theirs, np.uint8) & ~np.frombuffer(mine, np.uint8)
-            assert not missing.any(), "a bit that pyarrow set is not set in ours"
-            added = np.frombuffer(mine, np.uint8) & ~np.frombuffer(theirs, np.uint8)
-            assert int(np.bitwise_count(added).sum()) <= 8, "one value, the other zero or NaN, sets eight bits"
+            mine, theirs = (np.frombuffer(b, np.uint8) for b in at_equal_size(of_ours[key], of_others[key]))
+            assert not (theirs & ~mine).any(), f"{key}: a bit that pyarrow set is not set in ours"
+            added = int(np.bitwise_count(mine & ~theirs).sum())
+            assert added <= 8, f"{key}: one value, the other zero or NaN, sets eight bits"
 
 
 @pytest.mark.smoke
@@ -145,8 +139,10 @@ def test_several_sizes_were_compared(source: Path, of_pyarrow: Path, of_duckdb: 
     key, sizes = (0, "random_int64"), []
     for fpp in FPPS:
         add_filters(source, tmp_path / "ours.parquet", columns=[key[1]], fpp=fpp, overwrite=True, sync=False)
-        sizes.append(len(bitset(tmp_path / "ours.parquet", key)))
-    assert sizes[0] < len(bitset(of_pyarrow, key)) == len(bitset(of_duckdb, key)) == sizes[1] < sizes[2]
+        sizes.append(len(bitsets(tmp_path / "ours.parquet", [key])[key]))
+    of_others = {len(bitsets(path, [key])[key]) for path in (of_pyarrow, of_duckdb)}
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert of_others == {sizes[1]}
 
 
 KEYS = np.unique(np.random.default_rng(4).integers(-(2**63), 2**63 - 1, 400_000))
@@ -167,10 +163,9 @@ class TestLarge:
     """A filter of a megabyte: its header is longer, and the index of a block takes 15 bits."""
 
     def test_pyarrow_makes_the_same(self, large: tuple[Path, Path]) -> None:
-        filters = [bitset(path, (0, "key")) for path in large]
-        assert filters[0].nbytes == 2**20
-        mine, theirs = at_equal_size(*filters)
-        assert mine == theirs
+        key = (0, "key")
+        assert bitsets(large[0], [key])[key].nbytes == 2**20
+        assert_same_bits(*large, [key])
 
     def test_engines_find_the_right_block(self, large: tuple[Path, Path]) -> None:
         absent = np.setdiff1d(np.random.default_rng(5).integers(-(2**63), 2**63 - 1, 40), KEYS)
@@ -186,16 +181,14 @@ class TestLarge:
         assert answers.count([True]) >= 0.9 * len(absent)
 
 
-class TestFixtures:
-    """Filters of four programs against ours of the same file, made in their place."""
-
-    @pytest.mark.parametrize("name", [name for name in made.fixtures() if made.filters(made.fixture(name))])
-    def test_replaced_filters_hold_the_same_bits(self, name: str, tmp_path: Path) -> None:
+def test_replaced_filters_of_four_programs_hold_the_same_bits(tmp_path: Path) -> None:
+    compared = set()
+    for name in (name for name in made.fixtures() if made.filters(made.fixture(name))):
         theirs, ours = made.fixture(name), tmp_path / "ours.parquet"
-        add_filters(theirs, ours, columns=made.leaves(theirs), replace=True, sync=False)
+        add_filters(theirs, ours, columns=made.leaves(theirs), replace=True, sync=False, overwrite=True)
         leaves = set(made.leaves(theirs)) - {*WITHOUT, "hugeint"}  # a DOUBLE in the file, from 0 on
         keys = [key for key in made.filters(theirs) if key[1] in leaves]
         assert keys or name in ("duckdb/interval_and_variant", "spark/int96"), "types that get no filter of ours"
-        for key in keys:
-            mine, other = at_equal_size(bitset(ours, key), bitset(theirs, key))
-            assert mine == other, key
+        assert_same_bits(ours, theirs, keys)
+        compared |= {name.partition("/")[0]} if keys else set()
+    assert len(compared) == 4

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.repeats import some_then_more
+from support.repeats import first_then_more
 from support.samples import random_bytes
 
 from engines.asking import DataFusion, DuckDB, duckdb
@@ -105,15 +105,16 @@ def test_the_default_takes_ids_in_any_encoding_and_leaves_out_the_rest(files: tu
         assert case.reason in reasons.get(case.name, ""), case.name
 
 
-@pytest.mark.parametrize("case", some_then_more(CASES), ids=lambda case: case.name)
-def test_it_is_what_engines_gain(files: tuple[Path, Path], case: Case) -> None:
+@pytest.mark.parametrize("first", first_then_more(range(3), 1))
+def test_it_is_what_engines_gain(files: tuple[Path, Path], first: int) -> None:
     """A filter saves at least half of the row groups that are read without it, or less than a tenth of all."""
-    for engine in case.engines:
-        before, after = _row_groups_read(files[0], case, engine), _row_groups_read(files[1], case, engine)
-        if case.chosen:
-            assert after <= before / 2, f"{engine} must gain from a filter on {case.name}: {before} -> {after}"
-        else:
-            assert before - after < 0.1 * GROUPS, f"{engine} gains from a filter on {case.name}: {before} -> {after}"
+    for case in CASES[first::3]:
+        for engine in case.engines:
+            before, after = _row_groups_read(files[0], case, engine), _row_groups_read(files[1], case, engine)
+            if case.chosen:
+                assert after <= before / 2, f"{engine} must gain from a filter on {case.name}: {before} -> {after}"
+            else:
+                assert before - after < 0.1 * GROUPS, f"{engine} gains by {case.name}: {before} -> {after}"
 
 
 def _row_groups_read(path: Path, case: Case, engine: str) -> float:

@@ -46,12 +46,17 @@ def duckdb_finds(path: Path, where: str) -> int:
 # --- DuckDB ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("kind", ["binary", "fixed"])
-def test_duckdb_finds_bytes_but_in_the_releases_that_do_not(tmp_path: Path, kind: str, placement: str) -> None:
+def with_filters(folder: Path, values: pa.Array) -> Path:
+    """x.parquet with a filter on column x; plain.parquet beside it has none."""
+    pq.write_table(pa.table({"x": values}), folder / "plain.parquet", use_dictionary=False)
+    parquet_bloom.add_filters(folder / "plain.parquet", folder / "x.parquet", columns=["x"], overwrite=True)
+    return folder / "x.parquet"
+
+
+@pytest.mark.parametrize(("kind", "placement"), [(pa.binary(), "footer"), (pa.binary(4), "chunk-start")])
+def test_duckdb_finds_bytes_but_in_the_releases_that_do_not(tmp_path: Path, kind: pa.DataType, placement: str) -> None:
     stored = [bytes([255, i, 0, i]) for i in range(200)]
-    table = pa.table({"x": pa.array(stored, pa.binary() if kind == "binary" else pa.binary(4))})
-    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
+    pq.write_table(pa.table({"x": pa.array(stored, kind)}), tmp_path / "plain.parquet", use_dictionary=False)
     parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "x.parquet", columns=["x"], placement=placement)
     asked = ["x = '" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB" for value in stored[:6]]
     assert [duckdb_finds(tmp_path / "plain.parquet", where) for where in asked] == [1] * 6, "asked rightly"
@@ -59,43 +64,36 @@ def test_duckdb_finds_bytes_but_in_the_releases_that_do_not(tmp_path: Path, kind
     assert [duckdb_finds(tmp_path / "x.parquet", where) for where in asked] == [0 if loses else 1] * 6
 
 
-def test_duckdb_loses_float16_over_filters_of_others_not_over_ours(tmp_path: Path) -> None:
-    values = np.arange(1, 200, dtype=np.float16) / np.float16(4)
-    table = pa.table({"x": pa.array(values, pa.float16())})
-    pq.write_table(table, tmp_path / "theirs.parquet", bloom_filter_options={"x": True})
-    pq.write_table(table, tmp_path / "plain.parquet")
-    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "ours.parquet", columns=["x"])
-    asked = [f"x = {float(value)}::FLOAT" for value in values[:40]]
-    assert [duckdb_finds(tmp_path / "ours.parquet", where) for where in asked] == [1] * 40
-    loses = hazard("duckdb/pull/16395").hits_version(DUCKDB)
-    found = sum(duckdb_finds(tmp_path / "theirs.parquet", where) for where in asked)
-    assert found == (0 if loses else 40), "DuckDB changed: the list of hazards has to end its range"
-
-
-@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
-def test_duckdb_finds_zeros_over_ours_and_loses_them_over_others_before_2_0(tmp_path: Path, kind: str) -> None:
-    table = pa.table({"x": pa.array([-0.0, 1.0] * 100, pa.float32() if kind == "FLOAT" else pa.float64())})
-    pq.write_table(table, tmp_path / "theirs.parquet", bloom_filter_options={"x": True})
-    pq.write_table(table, tmp_path / "plain.parquet")
-    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "ours.parquet", columns=["x"])
-    assert duckdb_finds(tmp_path / "ours.parquet", f"x = 0.0::{kind}") == 100
-    loses = hazard("duckdb/pull/23829").hits_version(DUCKDB)
-    assert duckdb_finds(tmp_path / "theirs.parquet", f"x = 0.0::{kind}") == (0 if loses else 100)
+def test_duckdb_loses_floats_over_filters_of_others_not_over_ours(tmp_path: Path) -> None:
+    """A FLOAT16 by any value; before 2.0, a zero by the other zero."""
+    halves = np.arange(1, 200, dtype=np.float16) / np.float16(4)
+    zeros = [-0.0, 1.0] * 100
+    for kind, values, asked, rows, source in (
+        (pa.float16(), halves, [f"{float(value)}::FLOAT" for value in halves[:40]], 1, "duckdb/pull/16395"),
+        (pa.float32(), zeros, ["0.0::FLOAT"], 100, "duckdb/pull/23829"),
+        (pa.float64(), zeros, ["0.0::DOUBLE"], 100, "duckdb/pull/23829"),
+    ):
+        column, theirs = pa.array(values, kind), tmp_path / "theirs.parquet"
+        pq.write_table(pa.table({"x": column}), theirs, bloom_filter_options={"x": True})
+        ours, loses = with_filters(tmp_path, column), hazard(source).hits_version(DUCKDB)
+        assert [duckdb_finds(ours, f"x = {one}") for one in asked] == [rows] * len(asked)
+        found = [duckdb_finds(theirs, f"x = {one}") for one in asked]
+        assert found == [0 if loses else rows] * len(asked), f"DuckDB changed: {source} has to end its range"
 
 
 def test_duckdb_loses_decimals_of_more_than_38_digits(tmp_path: Path) -> None:
     values = [Decimal(i * 7919 % 100_003) for i in range(4000)]
-    pq.write_table(pa.table({"x": pa.array(values, pa.decimal256(57, 0))}), tmp_path / "plain.parquet")
-    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "x.parquet", columns=["x"])
+    ours = with_filters(tmp_path, pa.array(values, pa.decimal256(57, 0)))
     asked = [f"x = {value}" for value in values[1:20]]
     assert [duckdb_finds(tmp_path / "plain.parquet", where) for where in asked] == [1] * 19, "asked rightly"
     loses = hazard("duckdb/pull/9770").hits_version(DUCKDB)
-    found = [duckdb_finds(tmp_path / "x.parquet", where) for where in asked]
+    found = [duckdb_finds(ours, where) for where in asked]
     assert found == [0 if loses else 1] * 19, "DuckDB changed: the list of hazards has to end its range"
 
 
 # --- ClickHouse -----------------------------------------------------------------------------------
 
+NO_CHDB = "chdb is not installed: pip install chdb-core==26.3.0 has ClickHouse 26.3.9.1"
 _COUNTS = """
 import sys, chdb
 print(chdb.query("SELECT version()", "TSVRaw"), end="")
@@ -111,7 +109,7 @@ for where in sys.argv[3:]:
 
 def clickhouse_finds(path: Path, structure: str, asked: list[str]) -> tuple[str, list[tuple[int, int]] | None]:
     """(the version, rows without filters and with them, a pair a question); None where the process crashed."""
-    pytest.importorskip("chdb", reason="chdb is not installed: pip install chdb-core==26.3.0 has ClickHouse 26.3.9.1")
+    pytest.importorskip("chdb", reason=NO_CHDB)
     ran = subprocess.run(
         [sys.executable, "-c", _COUNTS, str(path), structure, *asked], capture_output=True, text=True, timeout=300
     )
@@ -125,6 +123,7 @@ def clickhouse_finds(path: Path, structure: str, asked: list[str]) -> tuple[str,
 @pytest.fixture(scope="module")
 def many_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """50 row groups of 10,000 rows, 2,000 distinct values in each, with page indexes."""
+    pytest.importorskip("chdb", reason=NO_CHDB)
     random = np.random.default_rng(3)
     table = pa.table({"id": random.permutation(500_000), "k": random.integers(0, 2000, 500_000).astype(np.int32)})
     path = tmp_path_factory.mktemp("clickhouse") / "plain.parquet"
@@ -156,15 +155,16 @@ def test_clickhouse_loses_nulls_that_are_read_as_values_in_the_releases_of_the_l
 # --- what the list says of our files --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_no_two_filter_ranges_of_a_file_of_ours_overlap(many_groups: Path, tmp_path: Path, placement: str) -> None:
+def test_no_two_filter_ranges_of_a_file_of_ours_overlap(tmp_path: Path) -> None:
     """ClickHouse's ranges overlapped because it asks for a header and a filter; those of the file never do."""
-    path = tmp_path / "k.parquet"
-    parquet_bloom.add_filters(many_groups, path, columns=["id", "k"], placement=placement)
-    filters = parquet_bloom.inspect(path).files[0].filters
-    ranges = sorted((one.offset, one.offset + one.length) for one in filters if one.offset and one.length)
-    assert len(ranges) == 100
-    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+    plain, path = tmp_path / "plain.parquet", tmp_path / "k.parquet"
+    pq.write_table(pa.table({"id": range(500), "k": range(500)}), plain, row_group_size=10, write_page_index=True)
+    for placement in PLACEMENTS:
+        parquet_bloom.add_filters(plain, path, columns=["id", "k"], placement=placement, overwrite=True)
+        filters = parquet_bloom.inspect(path).files[0].filters
+        ranges = sorted((one.offset, one.offset + one.length) for one in filters if one.offset and one.length)
+        assert len(ranges) == 100
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges)), placement
 
 
 # --- bounds beside a NaN --------------------------------------------------------------------------
@@ -248,28 +248,24 @@ def test_who_takes_bounds_of_some_row_groups_for_those_of_the_file(tmp_path: Pat
     assert losers(SOME_GROUPS).startswith("DataFusion 49.0.0 to ")
 
 
-@pytest.mark.parametrize(
-    ("without", "noted"),
-    [
-        ({}, 0), ({3: BOTH}, 1), ({0: BOTH, 2: BOTH}, 2), (dict.fromkeys(range(4), BOTH), 0),
-        ({1: HIGH}, 1), ({1: ["max"]}, 0), (dict.fromkeys(range(4), HIGH), 0),
-    ],
-)  # fmt: skip
-def test_verify_add_and_status_name_them(tmp_path: Path, without: dict[int, list[str]], noted: int) -> None:
-    path = four_groups(tmp_path / "x.parquet", without)
-    verified = parquet_bloom.verify(path, statistics=True).files[0].statistics
-    assert verified is not None
-    assert verified.wrong == []
-    groups = f"{noted} row group{'s' * (noted > 1)} of 4"
-    assert [note.startswith(f"column x has no min and max in {groups}: ") for note in verified.notes] == [True] * bool(
-        noted
-    )
-    added = parquet_bloom.add_filters(path, tmp_path / "y.parquet", columns="x").files[0].engine_notes
-    expected = "column x has min and max in some row groups alone: DataFusion 49.0.0 to "
-    assert [note for note in added if note.startswith(expected)] == [one for one in added if "alone" in one]
-    assert len([one for one in added if "alone" in one]) == bool(noted)
-    shown = [note for note in parquet_bloom.status(path).notes if "some row groups" in note]
-    assert [note.partition(" has ")[0] for note in shown] == ["column x of 1 file"] * bool(noted)
+def test_verify_add_and_status_name_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    for without, noted in (
+        ({}, 0), ({3: BOTH}, 1), ({0: BOTH, 2: BOTH}, 2), (dict.fromkeys(range(4), BOTH), 0), ({1: HIGH}, 1),
+        ({1: ["max"]}, 0), (dict.fromkeys(range(4), HIGH), 0),
+    ):  # fmt: skip
+        four_groups(path, without)
+        verified = parquet_bloom.verify(path, statistics=True).files[0].statistics
+        assert verified is not None
+        assert verified.wrong == []
+        groups = f"column x has no min and max in {noted} row group{'s' * (noted > 1)} of 4: "
+        assert [note.startswith(groups) for note in verified.notes] == [True] * bool(noted), without
+        added = parquet_bloom.add_filters(path, tmp_path / "y.parquet", columns="x", overwrite=True)
+        alone = [note for note in added.files[0].engine_notes if "alone" in note]
+        expected = "column x has min and max in some row groups alone: DataFusion 49.0.0 to "
+        assert [note.startswith(expected) for note in alone] == [True] * bool(noted), without
+        shown = [note for note in parquet_bloom.status(path).notes if "some row groups" in note]
+        assert [note.partition(" has ")[0] for note in shown] == ["column x of 1 file"] * bool(noted), without
 
 
 def test_a_row_group_of_nothing_but_null_needs_no_bounds(tmp_path: Path) -> None:

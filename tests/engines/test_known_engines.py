@@ -39,43 +39,43 @@ HERE = {
     "pyarrow": QUICK[:1],
     "fastparquet": QUICK[:1],
 }
-KIND_BY_KIND = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.more) for kind in KINDS]
+some_or_all = pytest.mark.parametrize(
+    "kinds", [QUICK, pytest.param(KINDS, marks=pytest.mark.more)], ids=["some", "all"]
+)
 
 
-@pytest.mark.parametrize("kind", KIND_BY_KIND)
-def test_the_filters_of_one_file_deny_all_and_those_of_its_twin_none(tmp_path: Path, kind: str) -> None:
-    control, lying = write_pair(tmp_path, kind)
-    for path, status in ((control, "right"), (lying, "wrong")):
-        filters = parquet_bloom.verify(path).files[0].filters
-        assert [f.status for f in filters] == [status] * len(COLUMNS)
-        assert all(f.missed == (f.values if status == "wrong" else 0) and f.values == 2000 for f in filters)
-    one, other = pq.ParquetFile(control), pq.ParquetFile(lying)
-    assert one.metadata.num_row_groups == 1
-    for n in range(one.metadata.num_columns):
-        chunks = [file.metadata.row_group(0).column(n) for file in (one, other)]
-        assert chunks[0].to_dict() == chunks[1].to_dict(), "the footers are the same, bounds among them"
-        dictionary = "RLE_DICTIONARY" in chunks[0].encodings
-        assert dictionary == (chunks[0].path_in_schema == "dictionary")
-    if kind not in ("uuid", "float16"):  # which pyarrow does not compare
-        assert one.read().equals(other.read()), "the data is the same"
+@some_or_all
+def test_pairs_of_files_and_the_values_that_are_asked_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    """The filters of one file deny all and those of its twin none; values lie between the bounds."""
+    for kind in kinds:
+        control, lying = write_pair(tmp_path, kind)
+        for path, status in ((control, "right"), (lying, "wrong")):
+            filters = parquet_bloom.verify(path).files[0].filters
+            assert [f.status for f in filters] == [status] * len(COLUMNS), kind
+            assert all(f.missed == (f.values if status == "wrong" else 0) and f.values == 2000 for f in filters), kind
+        one, other = pq.ParquetFile(control), pq.ParquetFile(lying)
+        assert one.metadata.num_row_groups == 1
+        for n in range(one.metadata.num_columns):
+            chunks = [file.metadata.row_group(0).column(n) for file in (one, other)]
+            assert chunks[0].to_dict() == chunks[1].to_dict(), "the footers are the same, bounds among them"
+            dictionary = "RLE_DICTIONARY" in chunks[0].encodings
+            assert dictionary == (chunks[0].path_in_schema == "dictionary"), kind
+        if kind not in ("uuid", "float16"):  # which pyarrow does not compare
+            assert one.read().equals(other.read()), f"{kind}: the data is the same"
+        with OpenFile(control) as source:
+            assert {kind_of(leaf) for leaf in source.footer().leaves} == {kind}
+
+        values = denying.ascending(kind).to_pylist() if not kind.endswith("ns]") else list(range(denying.DISTINCT))
+        assert len(set(values)) == denying.DISTINCT, kind
+        everything = denying.column(kind)
+        for question in questions_of(kind, PLAIN):
+            asked, rows = denying.question_values(kind, question)
+            assert everything.type == asked[0].type, "a literal of the column's own type"
+            assert denying.REPEATED <= rows < len(everything), kind
+            assert all(value not in (denying.ascending(kind)[0], denying.ascending(kind)[-1]) for value in asked), kind
 
 
-@pytest.mark.parametrize("kind", KIND_BY_KIND)
-def test_values_that_are_asked_for_lie_between_the_bounds(tmp_path: Path, kind: str) -> None:
-    values = denying.ascending(kind).to_pylist() if not kind.endswith("ns]") else list(range(denying.DISTINCT))
-    assert len(set(values)) == denying.DISTINCT
-    everything = denying.column(kind)
-    for question in questions_of(kind, PLAIN):
-        asked, rows = denying.question_values(kind, question)
-        assert everything.type == asked[0].type, "a literal of the column's own type"
-        assert denying.REPEATED <= rows < len(everything)
-        assert all(value not in (denying.ascending(kind)[0], denying.ascending(kind)[-1]) for value in asked)
-    control, _ = write_pair(tmp_path, kind)
-    with OpenFile(control) as source:
-        assert {kind_of(leaf) for leaf in source.footer().leaves} == {kind}
-
-
-@pytest.mark.parametrize("kinds", [QUICK, pytest.param(KINDS, marks=pytest.mark.more)], ids=["some", "all"])
+@some_or_all
 def test_this_package_uses_filters_of_every_kind(kinds: tuple[str, ...]) -> None:
     answers = answers_of("parquet_bloom", kinds)
     assert [(a.kind, a.stored, a.question) for a in answers] == [
@@ -84,17 +84,12 @@ def test_this_package_uses_filters_of_every_kind(kinds: tuple[str, ...]) -> None
     assert {a.answer for a in answers} == {"used"}, [a for a in answers if a.answer != "used"]
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_engines_answer_as_the_package_says(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kinds"), [*HERE.items(), *(pytest.param(name, KINDS, marks=pytest.mark.more) for name in HERE)], ids=str
+)
+def test_engines_answer_as_the_package_says(name: str, kinds: tuple[str, ...]) -> None:
     pytest.importorskip(ENGINES[name].module)
-    assert as_known(name, HERE[name]) > 0
-
-
-@pytest.mark.more
-@pytest.mark.parametrize("name", HERE)
-def test_engines_answer_as_the_package_says_of_all_kinds(name: str) -> None:
-    pytest.importorskip(ENGINES[name].module)
-    as_known(name, KINDS)
+    assert as_known(name, kinds) > 0
 
 
 @pytest.mark.spark

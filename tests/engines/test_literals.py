@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.repeats import some_then_more
+from support.repeats import first_then_more
 
 from engines import made
 from engines.asking import duckdb
@@ -145,23 +145,24 @@ def _numbers(table: pa.Table) -> set[int]:
     return set(table["row_group"].to_pylist())
 
 
-@pytest.mark.parametrize("column", some_then_more(COLUMNS))
+@pytest.mark.parametrize("first", first_then_more(range(3), 1))
 def test_no_row_that_an_engine_finds_is_skipped(
-    skips: Callable[[str], dict[str, list[bool]]], engine: tuple[str, Ask], column: str
+    skips: Callable[[str], dict[str, list[bool]]], engine: tuple[str, Ask], first: int
 ) -> None:
     name, ask = engine
-    assert skips(column), "check skips nothing, so nothing is compared"
-    lost, answered = [], 0
-    for literal, skipped in skips(column).items():
-        if {(column, literal), (None, literal)} & set(ROUNDED.get(name, ())):
-            continue
-        try:
-            found = ask(column, literal)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # no such comparison; DataFusion's and Polars' panics are no Exception
-            continue
-        answered += 1
-        lost += [(literal, group) for group in found if skipped[group]]
-    assert lost == []
-    assert answered or (name == "polars" and column in ZONED), "the engine understood no comparison"
+    for column in COLUMNS[first::3]:
+        assert skips(column), "check skips nothing, so nothing is compared"
+        lost, answered = [], 0
+        for literal, skipped in skips(column).items():
+            if {(column, literal), (None, literal)} & set(ROUNDED.get(name, ())):
+                continue
+            try:
+                found = ask(column, literal)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # no such comparison; DataFusion's and Polars' panics are no Exception
+                continue
+            answered += 1
+            lost += [(literal, group) for group in found if skipped[group]]
+        assert lost == [], column
+        assert answered or (name == "polars" and column in ZONED), f"the engine understood no comparison of {column}"

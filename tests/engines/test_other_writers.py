@@ -35,31 +35,27 @@ def test_new_files_of_ours(placement: str, tmp_path: Path) -> None:
         assert by_filters >= 3, "one row group holds the key, of the others nearly all are pruned"
 
 
-class TestRewritten:
-    """Programs carry key-values into files they rewrite: the entry of our provenance, without its filters."""
+@pytest.mark.parametrize("spec", ["final", "parquet-41", "parquet-41-early", "parquet-41-raw"])
+def test_the_entry_of_a_rewritten_file_is_not_believed(spec: str, tmp_path: Path) -> None:
+    """Programs carry key-values into files they rewrite: the entry of our provenance, without its filters.
 
-    @pytest.fixture(params=["final", "parquet-41", "parquet-41-early", "parquet-41-raw"])
-    def stale(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-        """pyarrow keeps the key-values of a file without ARROW:schema, and writes filters of its own."""
-        source = made.write(tmp_path / "source.parquet", [TABLE.select(["random_int64"])], store_schema=False)
-        add_filters(source, tmp_path / "ours.parquet", spec=request.param, sync=False, columns=["*"])
-        options = {"random_int64": {"ndv": 160, "fpp": 0.01}}
-        table = pq.read_table(tmp_path / "ours.parquet")
-        made.write(tmp_path / "stale.parquet", [table], bloom_filter_options=options)
-        assert b"parquet_bloom" in (pq.read_metadata(tmp_path / "stale.parquet").metadata or {})
-        return tmp_path / "stale.parquet"
+    pyarrow does of a file without ARROW:schema, and writes filters of its own. Ours come and go, and the file is as it
+    was.
+    """
+    source = made.write(tmp_path / "source.parquet", [TABLE.select(["random_int64"])], store_schema=False)
+    ours, stale = tmp_path / "ours.parquet", tmp_path / "stale.parquet"
+    add_filters(source, ours, spec=spec, sync=False, columns=["*"])
+    made.write(stale, [pq.read_table(ours)], bloom_filter_options={"random_int64": {"ndv": 160, "fpp": 0.01}})
+    assert b"parquet_bloom" in (pq.read_metadata(stale).metadata or {})
+    (verdict,) = verify(stale).files[0].filters
+    assert (verdict.status, verdict.spec) == ("right", "final")
+    for key in TABLE["random_int64"].to_pylist()[:40]:
+        assert skipped_by_check(stale, "random_int64", str(key)) == [False]
 
-    def test_the_entry_is_not_believed(self, stale: Path) -> None:
-        (verdict,) = verify(stale).files[0].filters
-        assert (verdict.status, verdict.spec) == ("right", "final")
-        for key in TABLE["random_int64"].to_pylist()[:40]:
-            assert skipped_by_check(stale, "random_int64", str(key)) == [False]
-
-    def test_add_and_remove(self, stale: Path, tmp_path: Path) -> None:
-        """The stale entry is no hindrance: filters come and go, and the file is as it was."""
-        remove_filters(stale, tmp_path / "bare.parquet", sync=False)
-        add_filters(tmp_path / "bare.parquet", tmp_path / "again.parquet", sync=False, columns=["*"])
-        assert {v.status for v in verify(tmp_path / "again.parquet").files[0].filters} == {"right"}
-        remove_filters(tmp_path / "again.parquet", tmp_path / "back.parquet", sync=False)
-        assert (tmp_path / "back.parquet").read_bytes() == (tmp_path / "bare.parquet").read_bytes()
-        assert_equal(READERS["pyarrow"](tmp_path / "back.parquet"), READERS["pyarrow"](stale))
+    bare, again, back = (tmp_path / f"{name}.parquet" for name in ("bare", "again", "back"))
+    remove_filters(stale, bare, sync=False)
+    add_filters(bare, again, sync=False, columns=["*"])
+    assert {v.status for v in verify(again).files[0].filters} == {"right"}
+    remove_filters(again, back, sync=False)
+    assert back.read_bytes() == bare.read_bytes()
+    assert_equal(READERS["pyarrow"](back), READERS["pyarrow"](stale))

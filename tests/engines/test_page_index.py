@@ -30,72 +30,50 @@ def table(group: int) -> pa.Table:
 
 
 PLACES = [*made.PLACEMENTS, "one-column"]
+WHOLE = pa.concat_tables(map(table, range(ROW_GROUPS)))
+WANTED = WHOLE.slice(LOW, HIGH - LOW)
 
 
-@pytest.fixture(scope="module", params=by_turns(made.CODECS, PLACES), ids="-".join)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A file of each codec, and it with filters, at places that take turns."""
-    (codec, place), folder = request.param, tmp_path_factory.mktemp("pages")
-    layout = made.Layout(codec, page_index=True)
-    source = made.write(folder / "source.parquet", [*map(table, range(ROW_GROUPS))], layout)
+@pytest.mark.parametrize(("codec", "place"), by_turns(made.CODECS, PLACES))
+def test_every_reader_finds_the_pages(codec: str, place: str, tmp_path: Path) -> None:
+    source = made.write(
+        tmp_path / "source.parquet", [*map(table, range(ROW_GROUPS))], made.Layout(codec, page_index=True)
+    )
+    ours = tmp_path / "ours.parquet"
     if place == "one-column":  # the others move, and by different distances
-        add_filters(source, folder / "ours.parquet", columns=["text"], placement="chunk-start", sync=False)
+        add_filters(source, ours, columns=["text"], placement="chunk-start", sync=False)
     else:
-        add_filters(source, folder / "ours.parquet", columns=made.leaves(source), placement=place, sync=False)
-    return source, folder / "ours.parquet"
+        add_filters(source, ours, columns=made.leaves(source), placement=place, sync=False)
+    rows, pruned = in_datafusion(ours)
+    assert rows.select(["number", "other"]).equals(WANTED.select(["number", "other"]))
+    assert (rows, pruned) == in_datafusion(source)
+    assert "1.00 K total → 96 matched" in pruned, "six pages of 16 rows hold the range"
 
-
-@pytest.fixture
-def ours(pair: tuple[Path, Path]) -> Path:
-    return pair[1]
-
-
-def wanted() -> pa.Table:
-    return pa.concat_tables(map(table, range(ROW_GROUPS))).slice(LOW, HIGH - LOW)
-
-
-def test_datafusion_reads_few_pages(pair: tuple[Path, Path]) -> None:
-    (source, ours), found = pair, {}
-    for path in pair:
-        datafusion = pytest.importorskip("datafusion")
-        context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
-        number = datafusion.col("number")
-        inside = (number >= datafusion.lit(LOW)) & (number < datafusion.lit(HIGH))
-        plan = context.read_parquet(str(path)).filter(inside).execution_plan()
-        batches = [batch.to_pyarrow() for batch in context.execute(plan, 0)]
-        metrics = [metric for _, each in plan.collect_metrics() for metric in each.metrics()]
-        pruned = [str(metric) for metric in metrics if metric.name == "page_index_rows_pruned"]
-        found[path] = pa.Table.from_batches(batches), pruned
-    assert found[ours][0].select(["number", "other"]).equals(wanted().select(["number", "other"]))
-    assert found[ours][0].equals(found[source][0])
-    assert found[ours][1] == found[source][1]
-    assert "1.00 K total → 96 matched" in found[ours][1], "six pages of 16 rows hold the range"
-
-
-def test_duckdb(ours: Path) -> None:
     with duckdb() as asked:
-        inside = f"FROM '{ours}' WHERE number >= {LOW} AND number < {HIGH}"
-        found = asked.connection.sql(f"SELECT * {inside}").to_arrow_table()
-    assert found.to_pylist() == wanted().to_pylist()
-
-
-def test_polars(ours: Path) -> None:
+        found = asked.connection.sql(f"SELECT * FROM '{ours}' WHERE number >= {LOW} AND number < {HIGH}")
+        assert found.to_arrow_table().to_pylist() == WANTED.to_pylist()
     polars = pytest.importorskip("polars")
     frame = polars.scan_parquet(ours).filter(polars.col("number").is_between(LOW, HIGH, closed="left")).collect()
-    assert frame.to_arrow().to_pylist() == wanted().to_pylist()
+    assert frame.to_arrow().to_pylist() == WANTED.to_pylist()
+    inside = (ds.field("number") >= LOW) & (ds.field("number") < HIGH)
+    assert ds.dataset(ours).to_table(filter=inside).equals(WANTED)
+    # The ways in which pyarrow asks for bytes: mapped, ahead and joined, or in small pieces.
+    for options in ({"memory_map": True}, {"pre_buffer": True}, {"buffer_size": 512}):
+        with pq.ParquetFile(ours, page_checksum_verification=True, **options) as file:
+            for group in range(ROW_GROUPS):
+                assert file.read_row_group(group).equals(table(group)), options
+                assert file.read_row_group(group, columns=["other"]).equals(table(group).select(["other"])), options
+            assert pa.Table.from_batches(file.iter_batches(batch_size=70)).equals(WHOLE), options
 
 
-class TestPyarrow:
-    def test_dataset(self, ours: Path) -> None:
-        inside = (ds.field("number") >= LOW) & (ds.field("number") < HIGH)
-        assert ds.dataset(ours).to_table(filter=inside).equals(wanted())
-
-    def test_row_groups_and_batches(self, ours: Path) -> None:
-        """The ways in which pyarrow asks for bytes: mapped, ahead and joined, or in small pieces."""
-        for options in ({"memory_map": True}, {"pre_buffer": True}, {"buffer_size": 512}):
-            with pq.ParquetFile(ours, page_checksum_verification=True, **options) as file:
-                for group in range(ROW_GROUPS):
-                    assert file.read_row_group(group).equals(table(group)), options
-                    assert file.read_row_group(group, columns=["other"]).equals(table(group).select(["other"])), options
-                batches = pa.Table.from_batches(file.iter_batches(batch_size=70))
-            assert batches.equals(pa.concat_tables(map(table, range(ROW_GROUPS)))), options
+def in_datafusion(path: Path) -> tuple[pa.Table, list[str]]:
+    """The rows of the range, and what the plan says of pages."""
+    datafusion = pytest.importorskip("datafusion")
+    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+    number = datafusion.col("number")
+    inside = (number >= datafusion.lit(LOW)) & (number < datafusion.lit(HIGH))
+    plan = context.read_parquet(str(path)).filter(inside).execution_plan()
+    batches = [batch.to_pyarrow() for batch in context.execute(plan, 0)]
+    metrics = [metric for _, each in plan.collect_metrics() for metric in each.metrics()]
+    pruned = [str(metric) for metric in metrics if metric.name == "page_index_rows_pruned"]
+    return pa.Table.from_batches(batches), pruned

@@ -138,24 +138,19 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("query", QUERIES)
-def test_what_polars_pushes_down_changes_no_answer(path: Path, query: str) -> None:
-    ours, theirs = (
-        QUERIES[query](frame).collect() for frame in (parquet_bloom.scan_polars(path), pl.scan_parquet(path))
-    )
-    if query == "a join":
-        ours, theirs = ours.sort(ours.columns), theirs.sort(theirs.columns)
-    assert ours.equals(theirs)
-    assert ours.schema == theirs.schema, "the types are those that Polars' own reader gives"
+def test_what_polars_pushes_down_changes_no_answer(path: Path) -> None:
+    for name, query in QUERIES.items():
+        ours, theirs = (query(frame).collect() for frame in (parquet_bloom.scan_polars(path), pl.scan_parquet(path)))
+        if name == "a join":
+            ours, theirs = ours.sort(ours.columns), theirs.sort(theirs.columns)
+        assert ours.equals(theirs), name
+        assert ours.schema == theirs.schema, f"{name}: the types are those that Polars' own reader gives"
 
 
 @pytest.mark.smoke
 def test_row_groups_that_filters_deny_are_not_read(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "parquet_bloom")
     one = parquet_bloom.read_table(path, columns=["row", "id"]).to_pylist()[700]
-    caplog.clear()
-    held = parquet_bloom.prune(path, f"id = {one['id'] + 1}").row_groups
-    assert held == 10, "the file has ten row groups"
     caplog.clear()
     assert parquet_bloom.scan_polars(path).filter(pl.col("id") == one["id"] + 1).collect().is_empty()
     [line] = [r.getMessage() for r in caplog.records if "row groups" in r.getMessage()]
@@ -250,17 +245,10 @@ NOT_UNDERSTOOD = {
 }
 
 
-@pytest.mark.parametrize("name", UNDERSTOOD)
-def test_expressions_that_are_understood(name: str) -> None:
-    expression, meaning = UNDERSTOOD[name]
-    assert from_polars(expression, SCHEMA) == meaning
-
-
-@pytest.mark.parametrize("name", NOT_UNDERSTOOD)
-def test_expressions_that_are_not_understood_say_nothing(name: str) -> None:
-    assert isinstance(from_polars(NOT_UNDERSTOOD[name], SCHEMA), Unknown), "row groups are then read, all of them"
-
-
-def test_a_deep_expression_says_nothing_and_does_not_end_the_process(path: Path) -> None:
+def test_which_expressions_are_understood() -> None:
+    for name, (expression, meaning) in UNDERSTOOD.items():
+        assert from_polars(expression, SCHEMA) == meaning, name
+    for name, expression in NOT_UNDERSTOOD.items():
+        assert isinstance(from_polars(expression, SCHEMA), Unknown), f"{name}: row groups are then read, all of them"
     deep = reduce(lambda inner, _: ~inner, range(200), pl.col("id") == 1)
-    assert "levels deep" in str(from_polars(deep, SCHEMA).__repr__())
+    assert "levels deep" in repr(from_polars(deep, SCHEMA)), "it says nothing, and does not end the process"

@@ -14,7 +14,7 @@ import math
 import operator as operator_
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -207,15 +207,11 @@ def test_with_filters_too(engines: Engines, tmp_path: Path) -> None:
 def test_all_row_groups_of_a_column_get_bounds_or_none_does(engines: Engines, tmp_path: Path) -> None:
     """DataFusion takes the bounds of the other row groups for those of the file."""
     path, output = tmp_path / "in.parquet", tmp_path / "out.parquet"
-    table = pa.table(
-        {
-            "real": [*map(float, range(20)), *map(float, range(20, 30)), *[math.nan] * 10],
-            "text": [*"abcdefghij", *"klmnopqrst", *"ABCDEFGHIJ", "z" * 5000, *"KLMNOPQRS"],
-            "int64": range(40),
-            "without": range(40),
-            "first": range(40),
-        }
-    )
+    table = pa.table({
+        "real": [*map(float, range(30)), *[math.nan] * 10],
+        "text": [*"abcdefghijklmnopqrst", *"ABCDEFGHIJ", "z" * 5000, *"KLMNOPQRS"],
+        "int64": range(40), "without": range(40), "first": range(40),
+    })  # fmt: skip
     pq.write_table(table, path, row_group_size=20)
     with edited_footer(path) as metadata:
         for group, name in ((1, "without"), (0, "first"), (1, "first")):
@@ -257,10 +253,11 @@ def _by_datafusion(table: pa.Table, path: Path, rng: random.Random) -> None:
     import datafusion
 
     config = datafusion.SessionConfig().with_target_partitions(1)
-    config = config.set("datafusion.execution.parquet.max_row_group_size", str(rng.choice([17, 1000])))
-    config = config.set("datafusion.execution.parquet.data_page_row_count_limit", str(rng.choice([5, 20000])))
-    config = config.set("datafusion.execution.parquet.write_batch_size", "4")
-    config = config.set("datafusion.execution.parquet.statistics_enabled", rng.choice(["page", "chunk"]))
+    for name, value in {
+        "max_row_group_size": rng.choice([17, 1000]), "data_page_row_count_limit": rng.choice([5, 20000]),
+        "write_batch_size": 4, "statistics_enabled": rng.choice(["page", "chunk"]),
+    }.items():  # fmt: skip
+        config = config.set(f"datafusion.execution.parquet.{name}", str(value))
     context = datafusion.SessionContext(config)
     context.from_arrow(table).write_parquet(str(path))
 
@@ -268,8 +265,8 @@ def _by_datafusion(table: pa.Table, path: Path, rng: random.Random) -> None:
 def _by_fastparquet(table: pa.Table, path: Path, rng: random.Random) -> None:
     import fastparquet
 
-    frame = table.to_pandas()
-    fastparquet.write(str(path), frame, row_group_offsets=rng.choice([17, 1000]), stats=True, write_index=False)
+    groups = rng.choice([17, 1000])
+    fastparquet.write(str(path), table.to_pandas(), row_group_offsets=groups, stats=True, write_index=False)
 
 
 WRITERS: dict[str, tuple[Callable[[pa.Table, Path, random.Random], None], tuple[str, ...]]] = {
@@ -278,37 +275,29 @@ WRITERS: dict[str, tuple[Callable[[pa.Table, Path, random.Random], None], tuple[
     "duckdb": (_by_duckdb, ("float16",)),
     "datafusion": (_by_datafusion, ("uuid",)),
     "fastparquet": (
-        _by_fastparquet,
-        ("uuid", "fixed", "binary", "list", "struct", "time", "date", "decimal9", "decimal38"),
+        _by_fastparquet, ("uuid", "fixed", "binary", "list", "struct", "time", "date", "decimal9", "decimal38")
     ),
-}
-
-
-def files(writer: str, seeds: range, folder: Path) -> Iterator[Path]:
-    write, without = WRITERS[writer]
-    for seed in seeds:
-        rng = random.Random(seed)
-        table = some_table(rng, rng.choice([1, 40, 150, 5000 if writer == "duckdb" else 200]))
-        path = folder / f"{seed}.parquet"
-        write(table.drop_columns(list(without)), path, rng)
-        found = [path] if path.is_file() else sorted(path.glob("*.parquet"))
-        yield from found
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_nothing_is_wrong_in_files_of_other_writers(writer: str, tmp_path: Path) -> None:
     pytest.importorskip(writer)
-    compared = 0
-    for path in files(writer, range(12), tmp_path):
-        try:
-            found = statistics(path)
-        except DamagedFileError:  # DuckDB's DELTA encoding of nothing but NULL
-            with pytest.raises(OSError, match="InitHeader EOF"):
-                pq.read_table(path)
-            continue
-        assert found.wrong == [], path
-        assert not any("headers" in note for note in found.notes), path
-        compared += found.chunks
+    (write, without), compared = WRITERS[writer], 0
+    for seed in range(12):
+        rng, path = random.Random(seed), tmp_path / f"{seed}.parquet"
+        table = some_table(rng, rng.choice([1, 40, 150, 5000 if writer == "duckdb" else 200]))
+        write(table.drop_columns(list(without)), path, rng)
+        for part in [path] if path.is_file() else sorted(path.glob("*.parquet")):
+            try:
+                found = statistics(part)
+            except DamagedFileError:  # DuckDB's DELTA encoding of nothing but NULL
+                with pytest.raises(OSError, match="InitHeader EOF"):
+                    pq.read_table(part)
+                continue
+            assert found.wrong == [], part
+            assert not any("headers" in note for note in found.notes), part
+            compared += found.chunks
     assert compared > 12
 
 

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import parquet_bloom
 from engines import floats, made, ordered
 from engines.test_spark import setting, spark  # noqa: F401
-from parquet_bloom import add_filters
 
 pytestmark = pytest.mark.spark
 
@@ -104,13 +102,8 @@ def spelled(text: str) -> str | None:
 
 
 def test_other_types(session: Any, tmp_path: Path) -> None:
-    tables, rows = [], 0
-    for table in ordered.row_groups():
-        numbers = pa.array(range(rows, rows := rows + len(table)), pa.int32())
-        tables.append(table.drop_columns(["id", "clock"]).append_column("row", numbers))
-    source = made.write(tmp_path / "source.parquet", tables)
-    path = tmp_path / "ours.parquet"
-    add_filters(source, path, columns=made.leaves(source), sync=False)
+    tables = made.numbered([table.drop_columns(["id", "clock"]) for table in ordered.row_groups()])
+    path = made.with_filters(tmp_path, tables)
     session.read.parquet(str(path)).createOrReplaceTempView("ordered")
     texts = {text: theirs for text in ordered.texts() if (theirs := spelled(text)) is not None}
     texts |= {f"array_contains(tags, {n})": f"array_contains(tags, {n})" for n in (3, 98, 7400)}

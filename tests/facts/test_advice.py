@@ -37,32 +37,30 @@ def notes(path: Path, engine: str | None) -> list[str]:
         return notes_of(source.footer().leaves, engine)
 
 
-@pytest.mark.parametrize(
-    ("engine", "lines"),
-    [
-        (None, ["no engine that is known uses filters on elements of lists of string (tags.list.element); "
-                "this package does"]),
-        ("datafusion 55.0.3", ["DataFusion 55.0 does not use filters on timestamp[us] (at), elements of lists of "
-                               "string (tags.list.element), fields of structs of int64 (user.id)"]),
-        ("DuckDB 2.0.0", ["DuckDB 2.0 does not use filters on elements of lists of string (tags.list.element)"]),
-        ("duckdb 1.4.1", ["whether DuckDB 1.4 uses filters on int64 (id), timestamp[us] (at), elements of lists of "
-                          "string (tags.list.element), fields of structs of int64 (user.id) is not known; 2.0 does not "
-                          "on elements of lists of string (tags.list.element)"]),
-        ("clickhouse 26.9", ["ClickHouse 26.9 does not use filters on timestamp[us] (at), elements of lists of string "
-                             "(tags.list.element)",
-                             "ClickHouse 26.9 uses filters on int64 (id) only where the values have no dictionary"]),
-        ("polars 2.1.0", ["Polars 2.1 uses no Bloom filters"]),
-        ("presto", ["Presto uses no Bloom filters, as its source or documents say"]),
-        ("starrocks", ["StarRocks does not use filters on timestamp[us] (at), as its source or documents say",
-                       "whether StarRocks uses filters on int64 (id), elements of lists of string (tags.list.element), "
-                       "fields of structs of int64 (user.id) is not known"]),
-        ("parquet_bloom", []),
-    ],
-    ids=["no engine", "not used", "used", "another release", "dictionary", "none at all", "none by sources", "sources",
-         "this package"],
-)  # fmt: skip
-def test_one_line_a_reason(path: Path, engine: str | None, lines: list[str]) -> None:
-    assert notes(path, engine) == lines
+LINES: list[tuple[str | None, list[str]]] = [
+    (None, ["no engine that is known uses filters on elements of lists of string (tags.list.element); "
+            "this package does"]),
+    ("datafusion 55.0.3", ["DataFusion 55.0 does not use filters on timestamp[us] (at), elements of lists of "
+                           "string (tags.list.element), fields of structs of int64 (user.id)"]),
+    ("DuckDB 2.0.0", ["DuckDB 2.0 does not use filters on elements of lists of string (tags.list.element)"]),
+    ("duckdb 1.4.1", ["whether DuckDB 1.4 uses filters on int64 (id), timestamp[us] (at), elements of lists of "
+                      "string (tags.list.element), fields of structs of int64 (user.id) is not known; 2.0 does not "
+                      "on elements of lists of string (tags.list.element)"]),
+    ("clickhouse 26.9", ["ClickHouse 26.9 does not use filters on timestamp[us] (at), elements of lists of string "
+                         "(tags.list.element)",
+                         "ClickHouse 26.9 uses filters on int64 (id) only where the values have no dictionary"]),
+    ("polars 2.1.0", ["Polars 2.1 uses no Bloom filters"]),
+    ("presto", ["Presto uses no Bloom filters, as its source or documents say"]),
+    ("starrocks", ["StarRocks does not use filters on timestamp[us] (at), as its source or documents say",
+                   "whether StarRocks uses filters on int64 (id), elements of lists of string (tags.list.element), "
+                   "fields of structs of int64 (user.id) is not known"]),
+    ("parquet_bloom", []),
+]  # fmt: skip
+
+
+def test_one_line_a_reason(path: Path) -> None:
+    for engine, lines in LINES:
+        assert notes(path, engine) == lines, engine
 
 
 def test_add_says_it_in_one_line(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,13 +75,10 @@ def test_add_says_it_in_one_line(path: Path, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_add_says_it_before_anything_is_written(path: Path) -> None:
-    (file,) = parquet_bloom.add_filters(
-        path, path.with_name("x"), columns=["tags"], engine="duckdb", dry_run=True
-    ).files
+    ask = {"output": path.with_name("x"), "dry_run": True}
+    (file,) = parquet_bloom.add_filters(path, columns=["tags"], engine="duckdb", **ask).files
     assert len(file.engine_notes) == 1
-    (file,) = parquet_bloom.add_filters(
-        path, path.with_name("x"), columns=["id"], spec="parquet-41", dry_run=True
-    ).files
+    (file,) = parquet_bloom.add_filters(path, columns=["id"], spec="parquet-41", **ask).files
     assert file.engine_notes == [], "nothing is known of engines and the old forms here"
 
 

@@ -33,17 +33,11 @@ def test_the_report_says_all_that_is_known() -> None:
     assert {(a.engine, a.kind, a.stored, a.question): a.answer for a in report.answers} == kept
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"names": ["nope"]}, "names 'nope' is not known; there are duckdb, "),
-        ({"kinds": ["int128"]}, "kinds 'int128' is not known; there are int8, "),
-    ],
-    ids=["name", "kind"],
-)
-def test_names_that_nobody_knows_are_errors(arguments: dict[str, list[str]], message: str) -> None:
-    with pytest.raises(RequestError, match=f"^{message}"):
-        parquet_bloom.engines(**arguments)
+def test_names_that_nobody_knows_are_errors() -> None:
+    with pytest.raises(RequestError, match=r"^names 'nope' is not known; there are duckdb, "):
+        parquet_bloom.engines(names=["nope"])
+    with pytest.raises(RequestError, match=r"^kinds 'int128' is not known; there are int8, "):
+        parquet_bloom.engines(kinds=["int128"])
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from support import draft_2015_files
+from support.footers import edited_footer
 
 import parquet_bloom
 from parquet_bloom import FilterWarning, cli
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.format import compact, draft_2015, final
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.kernels import split_block
@@ -27,23 +29,11 @@ from parquet_bloom.storage.open_file import OpenFile
 KEYS = [5, 900, 77, 12]
 
 
-def rewritten(
-    path: Path, edit: Callable[[FileMetaData], None], body: Callable[[bytearray], None] | None = None
-) -> Path:
-    """A file with its footer, and the bytes before it, changed in place."""
-    data = path.read_bytes()
-    n = int.from_bytes(data[-8:-4], "little")
-    before, metadata = bytearray(data[: -8 - n]), compact.decode(FileMetaData, data[-8 - n : -8])[0]
-    if body is not None:
-        body(before)
-    edit(metadata)
-    footer = compact.encode(metadata)
-    path.write_bytes(bytes(before) + footer + len(footer).to_bytes(4, "little") + b"PAR1")
-    return path
-
-
-def meta_of(metadata: FileMetaData, group: int = 0, column: int = 0) -> object:
-    return metadata.row_groups[group].columns[column].meta_data
+@contextmanager
+def edited_meta(path: Path) -> Iterator[ColumnMetaData]:
+    """What the footer says of the first chunk."""
+    with edited_footer(path) as metadata:
+        yield metadata.row_groups[0].columns[0].meta_data
 
 
 def filtered(folder: Path, table: pa.Table, **options: object) -> Path:
@@ -57,28 +47,22 @@ def filtered(folder: Path, table: pa.Table, **options: object) -> Path:
 
 def zeroed(path: Path) -> Path:
     """All bits of all filters taken out."""
-    infos = parquet_bloom.inspect(path).files[0].filters
-
-    def body(data: bytearray) -> None:
-        for info in infos:
-            start = info.offset + len(FORMATS[info.spec].header(info.num_bytes))
-            data[start : start + info.num_bytes] = bytes(info.num_bytes)
-
-    return rewritten(path, lambda _: None, body)
+    data = bytearray(path.read_bytes())
+    for info in parquet_bloom.inspect(path).files[0].filters:
+        start = info.offset + len(FORMATS[info.spec].header(info.num_bytes))
+        data[start : start + info.num_bytes] = bytes(info.num_bytes)
+    path.write_bytes(data)
+    return path
 
 
 def with_filter(path: Path, header: bytes, bits: bytes, length: int | None = None) -> Path:
     """The first chunk's filter is now this one, behind all others."""
     data = path.read_bytes()
     at = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-
-    def append(body: bytearray) -> None:
-        body += header + bits
-
-    def point(metadata: FileMetaData) -> None:
-        meta_of(metadata).bloom_filter_offset, meta_of(metadata).bloom_filter_length = at, length
-
-    return rewritten(path, point, append)
+    path.write_bytes(data[:at] + header + bits + data[at:])
+    with edited_meta(path) as meta:
+        meta.bloom_filter_offset, meta.bloom_filter_length = at, length
+    return path
 
 
 @pytest.fixture(params=["kernel", "ranges", "remote"])
@@ -97,8 +81,9 @@ def rows_of(path: Path, value: int, filesystem: object) -> int:
     return parquet_bloom.read_table(path, f"a = {value}", filesystem=filesystem).num_rows
 
 
-@pytest.mark.parametrize("num_bytes", [64, 1 << 16])
-@pytest.mark.parametrize("spec", ["final", "parquet-41", "parquet-41-raw"])
+@pytest.mark.parametrize(
+    ("spec", "num_bytes"), [("final", 1 << 16), ("final", 64), ("parquet-41", 1 << 16), ("parquet-41-raw", 64)]
+)
 def test_a_filter_without_a_bit_over_stored_values(tmp_path: Path, spec: str, num_bytes: int, way: object) -> None:
     path = zeroed(filtered(tmp_path, pa.table({"a": KEYS}), spec=spec))
     if num_bytes > 64:
@@ -117,11 +102,8 @@ def test_a_filter_without_a_bit_over_stored_values(tmp_path: Path, spec: str, nu
 
 def test_without_a_null_count_nobody_can_tell(tmp_path: Path, way: object) -> None:
     path = zeroed(filtered(tmp_path, pa.table({"a": KEYS})))
-
-    def forget(metadata: FileMetaData) -> None:
-        meta_of(metadata).statistics.null_count = None
-
-    rewritten(path, forget)
+    with edited_meta(path) as meta:
+        meta.statistics.null_count = None
     info = parquet_bloom.inspect(path).files[0].filters[0]
     reason = "no bit is set, and the footer does not say that all 4 values are NULL"
     assert (info.problems, info.notes) == ([], [f"not used: {reason}"])
@@ -163,11 +145,8 @@ def test_a_filter_among_another_chunk_s_pages_is_wrong(tmp_path: Path, way: obje
     table = pa.table({"a": KEYS, "text": [text] * 4})
     pq.write_table(table, path, use_dictionary=False, compression="none", write_statistics=["a"])
     at = path.read_bytes().index(text)
-
-    def point(metadata: FileMetaData) -> None:
-        meta_of(metadata).bloom_filter_offset, meta_of(metadata).bloom_filter_length = at, len(text)
-
-    rewritten(path, point)
+    with edited_meta(path) as meta:
+        meta.bloom_filter_offset, meta.bloom_filter_length = at, len(text)
     said = f"bloom_filter_offset {at} lies among another chunk's pages, which end at"
     assert said in parquet_bloom.inspect(path).files[0].filters[0].problems[0]
     verified = parquet_bloom.verify(path).files[0].filters[0]
@@ -176,41 +155,33 @@ def test_a_filter_among_another_chunk_s_pages_is_wrong(tmp_path: Path, way: obje
         assert rows_of(path, 77, way) == 1
 
 
-@pytest.mark.parametrize("offset", [-1, -5000, -(2**62)])
-def test_a_negative_offset_is_told(tmp_path: Path, offset: int, way: object) -> None:
+def test_a_negative_offset_is_told(tmp_path: Path, way: object) -> None:
     path = filtered(tmp_path, pa.table({"a": KEYS}))
-
-    def point(metadata: FileMetaData) -> None:
-        meta_of(metadata).bloom_filter_offset = offset
-
-    rewritten(path, point)
-    said = f"bloom_filter_offset {offset} lies outside the file's body"
-    assert parquet_bloom.inspect(path).files[0].filters[0].problems == [said]
-    assert parquet_bloom.verify(path).files[0].filters[0].reason == said
-    with pytest.warns(FilterWarning, match="lies outside"):
-        assert rows_of(path, 77, way) == 1
+    for offset in (-1, -5000, -(2**62)):
+        with edited_meta(path) as meta:
+            meta.bloom_filter_offset = offset
+        said = f"bloom_filter_offset {offset} lies outside the file's body"
+        assert parquet_bloom.inspect(path).files[0].filters[0].problems == [said]
+        assert parquet_bloom.verify(path).files[0].filters[0].reason == said
+        with pytest.warns(FilterWarning, match="lies outside"):
+            assert rows_of(path, 77, way) == 1
     assert cli.run(["inspect", str(path)]) == 0
     out = tmp_path / "removed.parquet"
     assert cli.run(["remove", str(path), "-o", str(out)]) == 0
     assert parquet_bloom.read_table(out).num_rows == 4
 
 
-@pytest.mark.parametrize("k", [60, 1000, 4096])
-@pytest.mark.parametrize("column", ["a", "text"])
+@pytest.mark.parametrize(("column", "k"), [("a", 60), ("text", 1000), ("a", 4096)])
 def test_a_2015_filter_with_a_false_k(tmp_path: Path, column: str, k: int) -> None:
     """It denies nearly everything, its chunk's own min and max among it."""
     rng = np.random.default_rng(3)
     table = pa.table({"a": rng.integers(0, 2**40, 400), "text": [f"k{i}" for i in rng.integers(0, 2**30, 400)]})
     path = filtered(tmp_path, table, spec="statistics")
-
-    def lie(metadata: FileMetaData) -> None:
-        for chunk in metadata.row_groups[0].columns:
-            for pair in chunk.meta_data.key_value_metadata:
-                if pair.key == draft_2015.KEY:
-                    longs, _, _ = draft_2015.decode_struct(base64.b64decode(pair.value))
-                    pair.value = base64.b64encode(draft_2015_files.struct(longs.view(np.int64).tolist(), k)).decode()
-
-    rewritten(path, lie)
+    with edited_footer(path) as metadata:
+        for pair in (pair for chunk in metadata.row_groups[0].columns for pair in chunk.meta_data.key_value_metadata):
+            if pair.key == draft_2015.KEY:
+                longs, _, _ = draft_2015.decode_struct(base64.b64decode(pair.value))
+                pair.value = base64.b64encode(draft_2015_files.struct(longs.view(np.int64).tolist(), k)).decode()
     info = next(f for f in parquet_bloom.inspect(path).files[0].filters if f.column == column)
     assert "the chunk's own min" in info.problems[0]
     assert info.hash_functions == k
@@ -223,19 +194,14 @@ def test_a_2015_filter_with_a_false_k(tmp_path: Path, column: str, k: int) -> No
 def test_a_filter_over_what_everybody_refuses(tmp_path: Path, way: object) -> None:
     """A sparse file: two gigabytes that take no room on the disk must take none in memory."""
     path = filtered(tmp_path, pa.table({"a": KEYS}))
-    data = path.read_bytes()
-    n = int.from_bytes(data[-8:-4], "little")
-    metadata, at = compact.decode(FileMetaData, data[-8 - n : -8])[0], len(data) - 8 - n
     size = (1 << 31) - 64
     header = final.header(size)
-    meta = meta_of(metadata)
-    meta.bloom_filter_offset, meta.bloom_filter_length = at, None
-    footer = compact.encode(metadata)
+    with_filter(path, header, b"")
+    data = path.read_bytes()
+    at = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     with path.open("r+b") as file:
-        file.seek(at)
-        file.write(header)
-        file.seek(at + len(header) + size)
-        file.write(footer + len(footer).to_bytes(4, "little") + b"PAR1")
+        file.seek(at + size)
+        file.write(data[at:])
     reason = f"numBytes is {size}, over the {MAX_BYTES} that readers take"
     with OpenFile(path) as source:
         info = parquet_bloom.inspect(path).files[0].filters[0]

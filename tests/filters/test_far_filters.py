@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.object_store import objects, reading_by
 from support.recording_store import RecordingStore, keyed, recording
+from support.repeats import by_turns
 
 import parquet_bloom
 from parquet_bloom.filters import verify as verify_module
@@ -50,21 +51,20 @@ def told(report: Any) -> list[Any]:
     return [one for file in report.files for one in file.filters]
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("sample", [None, 1, 3])
 def test_verify_sends_one_request_for_the_end_and_one_for_all_else(
-    store: RecordingStore, files: dict[str, Path], name: str, sample: int | None
+    store: RecordingStore, files: dict[str, Path]
 ) -> None:
     """Of bytes that lie together; a sample of row groups reads no others. It were two for each filter."""
-    far = parquet_bloom.verify(f"data/{name}.parquet", filesystem=on(store), sample=sample)
-    assert told(far) == told(parquet_bloom.verify(files[name], sample=sample))
-    assert store.methods() == ["GET"] * len(store.methods())
-    assert len(store.of_objects()) <= (LAYOUTS[name][1] if sample is None else 2 + 2 * sample)
-    assert all("if-match" in one.headers for one in store.of_objects()[1:])
+    for name, sample in (*((name, None) for name in LAYOUTS), ("many", 1), ("before their chunks", 3)):
+        store.asked.clear()
+        far = parquet_bloom.verify(f"data/{name}.parquet", filesystem=on(store), sample=sample)
+        assert told(far) == told(parquet_bloom.verify(files[name], sample=sample))
+        assert store.methods() == ["GET"] * len(store.methods())
+        assert len(store.of_objects()) <= (LAYOUTS[name][1] if sample is None else 2 + 2 * sample), (name, sample)
+        assert all("if-match" in one.headers for one in store.of_objects()[1:])
 
 
-@pytest.mark.parametrize("at_once", [1, 100_000, 500_000])
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(("name", "at_once"), by_turns([*LAYOUTS, "many"], [1, 100_000, 500_000]))
 def test_verify_has_so_much_in_memory_and_no_more(
     store: RecordingStore, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, name: str, at_once: int
 ) -> None:
@@ -97,18 +97,18 @@ def test_verify_finds_a_wrong_filter_far_away(store: RecordingStore, files: dict
     assert [(one.row_group, one.column) for one in file.wrong] == [(last.row_group, last.column)]
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_inspect_and_status_send_what_the_filters_need(
-    store: RecordingStore, files: dict[str, Path], name: str
-) -> None:
+def test_inspect_and_status_send_what_the_filters_need(store: RecordingStore, files: dict[str, Path]) -> None:
     """One for the end; then those for filters, side by side."""
-    far = parquet_bloom.inspect(f"data/{name}.parquet", filesystem=on(store))
-    assert told(far) == told(parquet_bloom.inspect(files[name]))
-    assert len(store.of_objects()) <= (9 if name == "before their chunks" else 2)
-    store.asked.clear()
-    report = parquet_bloom.status(f"data/{name}.parquet", filesystem=on(store))
-    assert report.columns == parquet_bloom.status(files[name]).columns
-    assert len(store.of_objects()) <= (9 if name == "before their chunks" else 3)
+    for name, path in files.items():
+        most = 9 if name == "before their chunks" else 2
+        store.asked.clear()
+        far = parquet_bloom.inspect(f"data/{name}.parquet", filesystem=on(store))
+        assert told(far) == told(parquet_bloom.inspect(path))
+        assert len(store.of_objects()) <= most, name
+        store.asked.clear()
+        report = parquet_bloom.status(f"data/{name}.parquet", filesystem=on(store))
+        assert report.columns == parquet_bloom.status(path).columns
+        assert len(store.of_objects()) <= max(most, 3), name
 
 
 def test_filters_in_the_end_cost_nothing_more(store: RecordingStore, tmp_path: Path) -> None:

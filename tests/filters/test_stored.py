@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support import draft_2015_files
 from support.corpus import corpus_file, corpus_files, fixture_files
+from support.named import named
 from support.samples import ROWS, digest, keys_table, write_keys
 
 import parquet_bloom
@@ -23,10 +25,8 @@ from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.storage.open_file import OpenFile
 
 STYLES = [(spec, None) for spec in FORMATS] + [("statistics", "hive"), ("statistics", "guava")]
-FULL, EMPTY = (
-    draft_2015_files.struct([-1] * 3, 2),
-    draft_2015_files.struct([0, 0, 1], 2),
-)  # a draft that admits all, one that denies most
+# A draft that admits all, one that denies most.
+FULL, EMPTY = draft_2015_files.struct([-1] * 3, 2), draft_2015_files.struct([0, 0, 1], 2)
 
 
 @pytest.fixture(scope="module")
@@ -121,25 +121,24 @@ def test_filters_of_the_footer_alone_cost_no_reading(keys: Path, tmp_path: Path)
         assert source._footer is None, "the outline is enough, no Thrift object is made"
 
 
-@pytest.mark.parametrize("name", [*fixture_files(), *corpus_files()])
-def test_the_one_that_is_asked_is_the_first_there_is(name: str) -> None:
+def read(one: StoredFilter) -> Any:
+    try:
+        return one.read().num_bytes
+    except FilterFormatError as error:
+        return str(error)
+
+
+def test_the_one_that_is_asked_is_the_first_there_is() -> None:
     """The outline, which `asked` goes by, and the footer, which `of` goes by, tell the same of every file."""
-
-    def read(one: StoredFilter) -> Any:
-        try:
-            return one.read().num_bytes
-        except FilterFormatError as error:
-            return str(error)
-
-    with OpenFile(corpus_file(name)) as source:
-        try:
-            footer, outline = source.footer(), source.outline()
-        except FileError:
-            return  # what damaged files say is the matter of other tests
-        filters = StoredFilters(source)
-        for leaf in footer.leaves:
-            exists = filter_ranges_of(outline, leaf.index).exists
-            for group in range(footer.n_row_groups):
+    for name in (*fixture_files(), *corpus_files()):
+        with named(name), OpenFile(corpus_file(name)) as source:
+            try:
+                footer, outline = source.footer(), source.outline()
+            except FileError:
+                continue  # what damaged files say is the matter of other tests
+            filters = StoredFilters(source)
+            for leaf, group in product(footer.leaves, range(footer.n_row_groups)):
+                exists = filter_ranges_of(outline, leaf.index).exists
                 of_chunk, asked = filters.of(group, leaf), filters.queried(group, leaf)
                 assert bool(of_chunk) == exists[group] == (asked is not None)
                 if asked is not None:

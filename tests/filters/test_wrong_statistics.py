@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.corpus import FIXTURES, corpus_file, others_files
-from support.footers import edited_footer
+from support.footers import edited_footer, footer
 from support.repeats import first_then_more
 
 import parquet_bloom
@@ -60,13 +60,12 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
 def some_table(rng: random.Random, rows: int) -> pa.Table:
     """Columns of all kinds, each with a share of NULLs, some sorted; lists, and a struct whose own NULLs count."""
     arrays = {}
-    for name, (kind, pool) in KINDS.items():
+    for name, (_, pool) in KINDS.items():
         nulls, few = rng.choice([0, 0, 0.2, 1]), rng.sample(pool, rng.randint(1, len(pool)))
         values = [None if rng.random() < nulls else rng.choice(few) for _ in range(rows)]
         if rng.random() < 0.3:
             values.sort(key=lambda v: (v is None, v != v, repr(v) if v is None else v))
-        arrays[name] = pa.array(values, kind.storage_type if name == "uuid" else kind)
-    arrays["uuid"] = pa.ExtensionArray.from_storage(pa.uuid(), arrays["uuid"])
+        arrays[name] = array_of(name, values)
     lists = [rng.choice([None, [], [1, None], [5, -7, 5]]) for _ in range(rows)]
     arrays["list"] = pa.array(lists, pa.list_(pa.int64()))
     arrays["struct"] = pa.array([rng.choice([None, {"x": None}, {"x": "b"}, {"x": "a"}]) for _ in range(rows)])
@@ -75,17 +74,11 @@ def some_table(rng: random.Random, rows: int) -> pa.Table:
 
 def write(table: pa.Table, path: Path, rng: random.Random) -> None:
     pq.write_table(
-        table,
-        path,
-        row_group_size=rng.choice([17, 64, 1000]),
-        write_page_index=rng.random() < 0.7,
-        data_page_size=rng.choice([16, 200, 1 << 20]),
-        write_batch_size=rng.choice([5, 16, 1024]),
-        data_page_version=rng.choice(["1.0", "2.0"]),
-        use_dictionary=rng.random() < 0.5,
-        store_decimal_as_integer=rng.random() < 0.5,
-        compression=rng.choice(["none", "zstd"]),
-    )
+        table, path, row_group_size=rng.choice([17, 64, 1000]), write_page_index=rng.random() < 0.7,
+        data_page_size=rng.choice([16, 200, 1 << 20]), write_batch_size=rng.choice([5, 16, 1024]),
+        data_page_version=rng.choice(["1.0", "2.0"]), use_dictionary=rng.random() < 0.5,
+        store_decimal_as_integer=rng.random() < 0.5, compression=rng.choice(["none", "zstd"]),
+    )  # fmt: skip
 
 
 def statistics(path: Path, **options: Any) -> parquet_bloom.FileStatistics:
@@ -110,15 +103,18 @@ def test_right_files_have_nothing_wrong(seed: int, tmp_path: Path) -> None:
     assert statistics(path).chunks == sum(one.is_stats_set or one.has_offset_index for one in chunks)
 
 
-def stated(kind: pa.DataType, value: Any, name: str, path: Path, **options: Any) -> bytes:
+def array_of(name: str, values: list[Any]) -> pa.Array:
+    kind = KINDS[name][0]
+    if name != "uuid":
+        return pa.array(values, kind)
+    return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+
+
+def stated(name: str, value: Any, path: Path, **options: Any) -> bytes:
     """A bound as pyarrow writes it, of a file of one value."""
-    array = pa.array([value], kind.storage_type if name == "uuid" else kind)
-    if name == "uuid":
-        array = pa.ExtensionArray.from_storage(kind, array)
-    pq.write_table(pa.table({name: array}), path, **options)
-    with edited_footer(path) as metadata:
-        bound: bytes = metadata.row_groups[0].columns[0].meta_data.statistics.min_value
-        return bound
+    pq.write_table(pa.table({name: array_of(name, [value])}), path, **options)
+    bound: bytes = footer(path).row_groups[0].columns[0].meta_data.statistics.min_value
+    return bound
 
 
 def ordered(values: list[Any]) -> list[Any]:
@@ -126,22 +122,17 @@ def ordered(values: list[Any]) -> list[Any]:
     return sorted({v for v in values if v is not None and v == v})
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
-@pytest.mark.parametrize("integers", [True, False])
+@pytest.mark.parametrize(("name", "integers"), [*((name, False) for name in sorted(KINDS)), ("decimal9", True)])
 def test_a_bound_inside_of_the_values_is_wrong_and_a_loose_one_is_right(
     name: str, integers: bool, tmp_path: Path
 ) -> None:
-    kind, pool = KINDS[name]
-    storage = kind.storage_type if name == "uuid" else kind
-    known = ordered(pool)
+    known = ordered(KINDS[name][1])
     inner = known[1:-1] if len(known) > 3 else known
-    array = pa.array([*inner, None, *inner], storage)
-    if name == "uuid":
-        array = pa.ExtensionArray.from_storage(kind, array)
+    array = array_of(name, [*inner, None, *inner])
     path = tmp_path / "some.parquet"
     options = {"store_decimal_as_integer": integers}
     for at, value in enumerate(known):
-        bound = stated(kind, value, name, tmp_path / "one.parquet", **options)
+        bound = stated(name, value, tmp_path / "one.parquet", **options)
         for field, is_wrong in (("min_value", value > inner[0]), ("max_value", value < inner[-1])):
             pq.write_table(pa.table({name: array}), path, **options)
             lie(path, field, bound)
@@ -149,7 +140,7 @@ def test_a_bound_inside_of_the_values_is_wrong_and_a_loose_one_is_right(
             assert wrong(path) == ({(0, name, field)} if is_wrong else set()), (at, value)
 
 
-@pytest.mark.parametrize("precision", [2, 4, 6, 9, 11, 14, 18, 19, 21, 28, 38, 45, 60, 76])
+@pytest.mark.parametrize("precision", [2, 9, 14, 18, 19, 38, 60, 76])
 def test_decimals_of_every_width(precision: int, tmp_path: Path) -> None:
     """A bound that is off by one is found, whichever byte of the number has the difference."""
     rng, path = random.Random(precision), tmp_path / "f.parquet"
@@ -189,25 +180,26 @@ def numbers(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "is_wrong"),
-    [
-        ("null_count", 10, False),
-        ("null_count", 9, True),
-        ("null_count", 0, True),
-        ("null_count", 100, True),
-        ("null_count", -1, True),
-        ("distinct_count", 90, False),
-        ("distinct_count", 91, True),
-        ("max", (99).to_bytes(8, "little"), False),
-        ("max", (98).to_bytes(8, "little"), True),
-        ("min", (2).to_bytes(8, "little"), True),
-        ("min_value", b"\1", True),
-    ],
-)
-def test_counts_and_old_bounds(numbers: Path, field: str, value: Any, is_wrong: bool) -> None:
-    lie(numbers, field, value)
-    assert wrong(numbers) == ({(0, "n", field)} if is_wrong else set())
+def i64(number: int) -> bytes:
+    return number.to_bytes(8, "little")
+
+
+LIES = {  # field: values that are right, and wrong
+    "null_count": ([10], [9, 0, 100, -1]),
+    "distinct_count": ([90], [91]),
+    "max": ([i64(99)], [i64(98)]),
+    "min": ([i64(1)], [i64(2)]),
+    "min_value": ([i64(1)], [b"\1"]),
+}
+
+
+def test_counts_and_old_bounds(numbers: Path) -> None:
+    whole = numbers.read_bytes()
+    for field, (right, lies) in LIES.items():
+        for value in (*right, *lies):
+            numbers.write_bytes(whole)
+            lie(numbers, field, value)
+            assert wrong(numbers) == ({(0, "n", field)} if value in lies else set()), (field, value)
 
 
 def test_both_numbers_are_shown(numbers: Path) -> None:
@@ -217,11 +209,11 @@ def test_both_numbers_are_shown(numbers: Path) -> None:
     assert found.text == "row group 1, column n: null_count is 77, the values give 10"
 
 
-@pytest.mark.parametrize("exact", [True, False, None])
-def test_a_flag_of_exactness_is_compared(numbers: Path, exact: bool | None) -> None:
-    lie(numbers, "max_value", (1000).to_bytes(8, "little"))
-    lie(numbers, "is_max_value_exact", exact)
-    assert wrong(numbers) == ({(0, "n", "is_max_value_exact")} if exact else set())
+def test_a_flag_of_exactness_is_compared(numbers: Path) -> None:
+    lie(numbers, "max_value", i64(1000))
+    for exact in (True, False, None):
+        lie(numbers, "is_max_value_exact", exact)
+        assert wrong(numbers) == ({(0, "n", "is_max_value_exact")} if exact else set())
 
 
 def test_an_empty_list_may_count_as_a_null_or_not(numbers: Path) -> None:
@@ -238,12 +230,9 @@ def test_bounds_that_leave_nan_out_are_right_with_a_note(numbers: Path) -> None:
     assert note.startswith("column f has 1 NaN in 1 row group with min and max: right by the format, but engines ")
 
 
-def test_nan_as_a_bound_is_passed_over(numbers: Path) -> None:
+def test_nan_as_a_bound_is_passed_over_and_its_count_is_not(numbers: Path) -> None:
     lie(numbers, "max_value", bytes.fromhex("000000000000f87f"), column=2)
     assert wrong(numbers) == set()
-
-
-def test_nan_count(numbers: Path) -> None:
     lie(numbers, "nan_count", 1, column=2)
     assert wrong(numbers) == set()
     lie(numbers, "nan_count", 0, column=2)
@@ -258,61 +247,55 @@ def test_a_chunk_of_nothing_but_nan_has_no_values_for_bounds(tmp_path: Path) -> 
     assert wrong(path) == set()
 
 
-def test_rows_of_the_file(numbers: Path) -> None:
+def test_rows_of_the_file_and_of_a_row_group(numbers: Path) -> None:
     with edited_footer(numbers) as metadata:
         metadata.num_rows = 201
     (found,) = statistics(numbers).wrong
     assert found.text == "num_rows is 201, the values give 200"
-
-
-def test_rows_of_a_row_group(numbers: Path) -> None:
-    """Fewer rows than values: each flat column contradicts the row group."""
     with edited_footer(numbers) as metadata:
         metadata.row_groups[0].num_rows = 99
+    # Fewer rows than values: each flat column contradicts the row group.
     assert wrong(numbers) >= {(0, "n", "num_values"), (0, "f", "num_values")}
 
 
 # --- page indexes ---------------------------------------------------------------------------------
 
 
+def take_second(path: Path, kind: str, column: int) -> None:
+    """The first row group's chunk names the index of the second one's."""
+    with edited_footer(path) as metadata:
+        first, second = (group.columns[column] for group in metadata.row_groups)
+        for name in (f"{kind}_offset", f"{kind}_length"):
+            setattr(first, name, getattr(second, name))
+
+
 def test_an_index_of_another_row_group_is_wrong(numbers: Path) -> None:
-    with edited_footer(numbers) as metadata:
-        first, second = (group.columns[0] for group in metadata.row_groups)
-        first.column_index_offset = second.column_index_offset
-        first.column_index_length = second.column_index_length
+    """That of a repeated column is compared as a whole."""
+    take_second(numbers, "column_index", 0)
     assert wrong(numbers) == {(0, "n", "column_index.min_values")}
-
-
-def test_the_index_of_a_repeated_column_is_compared_as_a_whole(numbers: Path) -> None:
-    with edited_footer(numbers) as metadata:
-        first, second = (group.columns[1] for group in metadata.row_groups)
-        first.column_index_offset = second.column_index_offset
-        first.column_index_length = second.column_index_length
-    assert wrong(numbers) == {(0, "l.list.element", "column_index.min_values")}
+    take_second(numbers, "column_index", 1)
+    assert wrong(numbers) == {(0, name, "column_index.min_values") for name in ("n", "l.list.element")}
     assert any("column index of a repeated column" in text for text in statistics(numbers).unchecked)
-
-
-def test_places_of_another_row_group_are_wrong(numbers: Path) -> None:
-    with edited_footer(numbers) as metadata:
-        first, second = (group.columns[0] for group in metadata.row_groups)
-        first.offset_index_offset = second.offset_index_offset
-        first.offset_index_length = second.offset_index_length
+    take_second(numbers, "offset_index", 0)
     assert (0, "n", "offset_index.offset") in wrong(numbers)
 
 
-@pytest.mark.parametrize(
-    ("offset", "length"), [(4, 20), (1 << 40, 20), (-5, 20), (None, -3), (None, 0), (None, 1 << 30), ((1 << 63) - 1, 9)]
-)
+PLACES = [(4, 20), (1 << 40, 20), (-5, 20), (None, -3), (None, 0), (None, 1 << 30), ((1 << 63) - 1, 9)]
+
+
 @pytest.mark.parametrize("kind", ["column_index", "offset_index"])
-def test_an_index_that_is_none_is_wrong(numbers: Path, kind: str, offset: int | None, length: int) -> None:
-    with edited_footer(numbers) as metadata:
-        chunk = metadata.row_groups[1].columns[0]
-        if offset is not None:
-            setattr(chunk, f"{kind}_offset", offset)
-        setattr(chunk, f"{kind}_length", length)
-    found = wrong(numbers)
-    assert {(group, column) for group, column, _ in found} == {(1, "n")}
-    assert all(statistic.startswith(kind) for _, _, statistic in found)
+def test_an_index_that_is_none_is_wrong(numbers: Path, kind: str) -> None:
+    whole = numbers.read_bytes()
+    for offset, length in PLACES:
+        numbers.write_bytes(whole)
+        with edited_footer(numbers) as metadata:
+            chunk = metadata.row_groups[1].columns[0]
+            if offset is not None:
+                setattr(chunk, f"{kind}_offset", offset)
+            setattr(chunk, f"{kind}_length", length)
+        found = wrong(numbers)
+        assert {(group, column) for group, column, _ in found} == {(1, "n")}, (offset, length)
+        assert all(statistic.startswith(kind) for _, _, statistic in found), (offset, length)
 
 
 def test_an_order_of_pages_that_is_none_is_wrong(numbers: Path) -> None:
@@ -331,22 +314,20 @@ def test_an_order_of_pages_that_is_none_is_wrong(numbers: Path) -> None:
 # --- files of released programs -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", sorted(EXPECTED))
-def test_old_releases(release: str) -> None:
+def test_old_releases() -> None:
     """`expected.json` was computed by another way: from the values as pyarrow gives them, with pyarrow's statistics."""
-    found: dict[str, set[str]] = {}
-    for one in statistics(OLD / f"{release}.parquet").wrong:
-        if one.statistic == "null_count":
-            kind = "few nulls" if int(one.stated) < int(one.found) else "many nulls"
-        elif one.statistic in ("min_value", "max_value"):
-            kind = "bounds"
-        else:
-            continue
-        found.setdefault(one.column, set()).add(kind)
-    if release in ("polars-0.16.18", "polars-0.19.19"):
-        # Without column_orders, so that pyarrow passes over them: texts compared as signed bytes, numbers as signed.
-        assert found.pop("text") == found.pop("unsigned") == {"bounds"}
-    assert {name: sorted(kinds) for name, kinds in found.items()} == EXPECTED[release]["wrong"]
+    for release in EXPECTED:
+        found: dict[str, set[str]] = {}
+        for one in statistics(OLD / f"{release}.parquet").wrong:
+            if one.statistic == "null_count":
+                kind = "few nulls" if int(one.stated) < int(one.found) else "many nulls"
+                found.setdefault(one.column, set()).add(kind)
+            elif one.statistic in ("min_value", "max_value"):
+                found.setdefault(one.column, set()).add("bounds")
+        if release in ("polars-0.16.18", "polars-0.19.19"):
+            # Without column_orders, so pyarrow passes over them: texts compared as signed bytes, numbers as signed.
+            assert found.pop("text") == found.pop("unsigned") == {"bounds"}
+        assert {name: sorted(kinds) for name, kinds in found.items()} == EXPECTED[release]["wrong"], release
 
 
 KNOWN = {  # what these writers did write, read byte by byte
@@ -355,7 +336,7 @@ KNOWN = {  # what these writers did write, read byte by byte
 }
 
 
-def test_wrong_statistics_in_page_headers_are_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_statistics_in_page_headers_are_a_note() -> None:
     """Of texts by Polars 0.16: in the order of signed bytes there, too. No footer mends them."""
     notes = [note for note in statistics(OLD / "polars-0.16.18.parquet").notes if "headers" in note]
     assert any(note.startswith("column text has wrong statistics in the headers of 2 pages") for note in notes)
@@ -397,11 +378,11 @@ def test_the_command(numbers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", str(numbers), "--statistics"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "wrong: row group 0, column n: null_count is 77, the values give 10" in shown
-    assert run(["verify", str(numbers), "--statistics", "--json"]) == 1
-    (file,) = json.loads(capsys.readouterr().out)["files"]
-    assert file["statistics"]["wrong"] == [
-        {"row_group": 0, "column": "n", "statistic": "null_count", "stated": "77", "found": "10"}
-    ]
+    for option in ("--statistics", "--all"):
+        assert run(["verify", str(numbers), option, "--json"]) == 1
+        (file,) = json.loads(capsys.readouterr().out)["files"]
+        told = {"row_group": 0, "column": "n", "statistic": "null_count", "stated": "77", "found": "10"}
+        assert file["statistics"]["wrong"] == [told]
     assert run(["verify", str(numbers), "--statistics", "--output-format", "github"]) == 1
     text = "1 statistic wrong; the first: row group 0, column n: null_count is 77, the values give 10"
     assert f"::error file={numbers},title=parquet-bloom verify::{text}\n" in capsys.readouterr().out
@@ -495,18 +476,3 @@ def test_a_column_that_does_not_decode_is_named_and_the_others_are_verified(tmp_
     assert (found.statistics.wrong, len(found.statistics.unchecked)) == ([], 1)
     assert found.statistics.unchecked[0].startswith("column a.")
     assert {(one.column, one.status) for one in found.filters} == {("id", "right")}
-
-
-def test_all_of_the_command_is_filters_and_statistics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"id": range(300)}), path)
-    with edited_footer(path) as metadata:
-        metadata.row_groups[0].columns[0].meta_data.statistics.null_count = 7
-    assert run(["verify", str(path)]) == 0
-    capsys.readouterr()
-    assert run(["verify", str(path), "--all", "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
-    [wrong] = document["files"][0]["statistics"]["wrong"]
-    assert (wrong["statistic"], wrong["stated"], wrong["found"]) == ("null_count", "7", "0")
-    assert run(["verify", str(path), "--all", "--output-format", "github"]) == 1
-    assert "1 statistic wrong" in capsys.readouterr().out

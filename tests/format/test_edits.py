@@ -8,28 +8,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.corpus import corpus_file, footer_bytes, footer_files
-from support.naive import (
-    BINARY,
-    DOUBLE,
-    GROUPS,
-    I32,
-    I64,
-    INNER,
-    LIST,
-    PAIRS,
-    STRUCT,
-    TRUE,
-    UNKNOWN,
-    thrift_struct,
-)
+from support.naive import BINARY, DOUBLE, GROUPS, I32, I64, INNER, LIST, PAIRS, STRUCT, TRUE, UNKNOWN, thrift_struct
 from support.naive import made_footer as made
-from support.repeats import some_then_more
+from support.named import named
+from support.repeats import by_turns, thirds
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
@@ -115,26 +103,34 @@ def test_moves_one_by_one():
 
 # --- footers that other programs wrote --------------------------------------------------------------
 
+BY_THIRDS = pytest.mark.parametrize("names", thirds(FILES), ids=["quick", "more", "last"])
 STEPS = [(4, 1000), (700, 33), (5000, 1), (40_000, 70_000), (200_000, 3)]
 SHIFT, UNSHIFT = moves_of([(b - a, n, 0) for (a, _), (b, n) in pairwise([(4, 0), *STEPS])])
 
 
-@pytest.mark.parametrize("name", some_then_more(FILES))
-def test_moving_there_and_back_gives_the_footer_back(name):
-    data = footer_of(name)
-    moved = both_ways(lambda d: edit_footer(d, FooterEdit(SHIFT)), data)
-    assert both_ways(lambda d: edit_footer(d, FooterEdit(UNSHIFT)), moved) == data
-    assert edit_footer(data, FooterEdit()) == data
-    old, new = compact.decode_leniently(FileMetaData, data), compact.decode_leniently(FileMetaData, moved)
-    for before, after in zip(old.row_groups, new.row_groups, strict=True):
-        for a, b in zip(before.columns, after.columns, strict=True):
-            assert b.file_offset == SHIFT(a.file_offset)
-            assert b.meta_data is None or b.meta_data.data_page_offset == SHIFT(a.meta_data.data_page_offset)
+@BY_THIRDS
+def test_moving_there_and_back_gives_the_footer_back(names):
+    for name in names:
+        data = footer_of(name)
+        with named(name):
+            moved = both_ways(lambda d: edit_footer(d, FooterEdit(SHIFT)), data)
+            assert both_ways(lambda d: edit_footer(d, FooterEdit(UNSHIFT)), moved) == data
+            assert edit_footer(data, FooterEdit()) == data
+            old, new = compact.decode_leniently(FileMetaData, data), compact.decode_leniently(FileMetaData, moved)
+            for before, after in zip(old.row_groups, new.row_groups, strict=True):
+                for a, b in zip(before.columns, after.columns, strict=True):
+                    assert b.file_offset == SHIFT(a.file_offset)
+                    assert b.meta_data is None or b.meta_data.data_page_offset == SHIFT(a.meta_data.data_page_offset)
 
 
-@pytest.mark.parametrize("name", some_then_more(FILES))
-def test_adding_and_removing_gives_the_footer_back(name):
-    data = footer_of(name)
+@BY_THIRDS
+def test_adding_and_removing_gives_the_footer_back(names):
+    for name in names:
+        with named(name):
+            _added_and_removed(footer_of(name))
+
+
+def _added_and_removed(data):
     old = compact.decode_leniently(FileMetaData, data)
     chunks = [(i, j) for i, g in enumerate(old.row_groups) for j, c in enumerate(g.columns) if c.meta_data]
     bare = [(i, j) for i, j in chunks if old.row_groups[i].columns[j].meta_data.bloom_filter_offset is None]
@@ -172,10 +168,10 @@ def test_the_made_footers_are_read_and_only_the_plain_one_by_the_bindings_alone(
 
 
 @BY_LATER
-@pytest.mark.parametrize("pairs", [PAIRS, TEXT, [], None])
-def test_moves_in_a_made_footer(later, pairs):
-    data = made(later, pairs=pairs)
-    for moves, back in ((SHIFT, UNSHIFT), moves_of([(500, 10**9, 0), (4000, 2**40, 0)])):
+def test_moves_in_a_made_footer(later):
+    both = ((SHIFT, UNSHIFT), moves_of([(500, 10**9, 0), (4000, 2**40, 0)]))
+    for pairs, (moves, back) in product([PAIRS, TEXT, [], None], both):
+        data = made(later, pairs=pairs)
         moved = edit_footer(data, FooterEdit(moves))
         assert moved == made(later, move=moves, pairs=pairs)
         assert edit_footer(moved, FooterEdit(back)) == data
@@ -193,6 +189,8 @@ def test_places_in_a_made_footer(later):
     assert changed == made(later, places=other), "a place without a length takes the old length out"
     assert edit_footer(changed, FooterEdit(filter_ranges=dict.fromkeys(other))) == data
     assert edit_footer(data, FooterEdit(filter_ranges=dict.fromkeys(other))) == data
+    lengths = {(0, 0): 31, (1, 2): 3000}
+    assert edit_footer(data, FooterEdit(index_lengths=lengths)) == made(later, lengths=lengths)
     moved = edit_footer(filled, FooterEdit(SHIFT, filter_ranges={(1, 2): (3, 4)}))
     after = {(0, 1): (SHIFT(1 << 40), 1040), (1, 0): (SHIFT(5), None), (1, 2): (3, 4)}
     assert moved == made(later, move=SHIFT, places=after), "a new place is in the new file already, and is not moved"
@@ -218,12 +216,6 @@ def test_key_values_in_a_made_footer(later):
     assert edit_footer(data, FooterEdit(key_values=none, append=new)) == made(later, pairs=[], appended=appended)
 
 
-@BY_LATER
-def test_index_lengths_in_a_made_footer(later):
-    edited = edit_footer(made(later), FooterEdit(index_lengths={(0, 0): 31, (1, 2): 3000}))
-    assert edited == made(later, lengths={(0, 0): 31, (1, 2): 3000})
-
-
 # --- page indexes -----------------------------------------------------------------------------------
 
 
@@ -234,9 +226,9 @@ def _offset_indexes(name: str) -> list[bytes]:
     return [raw[at : at + n] for at, n in places if at and n]
 
 
-@pytest.mark.parametrize("name", some_then_more(FILES))
-def test_offset_indexes_move_there_and_back(name):
-    for data in _offset_indexes(name)[:40]:
+@BY_THIRDS
+def test_offset_indexes_move_there_and_back(names):
+    for data in (one for name in names for one in _offset_indexes(name)[:40]):
         moved = both_ways(lambda d: move_offset_index(d, SHIFT), data)
         assert both_ways(lambda d: move_offset_index(d, UNSHIFT), moved) == data
         old, new = (compact.decode(OffsetIndex, d)[0].page_locations for d in (data, moved))
@@ -255,33 +247,30 @@ def test_unknown_fields_of_an_offset_index_are_kept():
 # --- damage -----------------------------------------------------------------------------------------
 
 EDIT = FooterEdit(SHIFT, append=[("k", "v")])
+INDEXES = cache(lambda: _offset_indexes("pyarrow/types_filters.parquet")[:2])
 
 
-def _edits_or_refuses(data: bytes) -> None:
-    for edit in (lambda: edit_footer(data, EDIT), lambda: move_offset_index(data, SHIFT), lambda: has_extension(data)):
-        with suppress(FooterError):
-            edit()
-
-
-@cache
-def _wholes() -> list[bytes]:
-    return [made([]), made(UNKNOWN), *_offset_indexes("pyarrow/types_filters.parquet")[:2]]
-
-
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_flipped_bytes_are_edited_or_refused(data):
-    raw = bytearray(data.draw(st.sampled_from(_wholes())))
+    raw = bytearray(data.draw(st.sampled_from([made([]), made(UNKNOWN), *INDEXES()])))
     flips = st.lists(st.tuples(st.integers(0, len(raw) - 1), st.integers(0, 255)), min_size=1, max_size=4)
     for at, byte in data.draw(flips):
         raw[at] = byte
-    _edits_or_refuses(bytes(raw))
+    for edit in (lambda d: edit_footer(d, EDIT), lambda d: move_offset_index(d, SHIFT), has_extension):
+        with suppress(FooterError):
+            edit(bytes(raw))
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.binary(max_size=60))
-def test_random_bytes_are_edited_or_refused(raw):
-    _edits_or_refuses(raw)
+def test_what_is_no_struct_stays_or_is_refused():
+    """Metadata of another type than a struct are not ours to move; an index that is cut is none."""
+    group = [(1, LIST, (STRUCT, [[(2, I64, 4), (3, I32, 7)]])), (3, I64, 1)]
+    moved = [(1, LIST, (STRUCT, [[(2, I64, SHIFT(4)), (3, I32, 7)]])), (3, I64, 1)]
+    before, after = (thrift_struct([*ROOT, (4, LIST, (STRUCT, [one]))]) for one in (group, moved))
+    assert edit_footer(before, FooterEdit(SHIFT)) == after
+    for index in INDEXES():
+        with pytest.raises(FooterError):
+            move_offset_index(index[:-2], SHIFT)
 
 
 def test_cut_bytes_are_refused():
@@ -294,32 +283,28 @@ def test_cut_bytes_are_refused():
 ROOT = [(1, I32, 1), (2, LIST, (STRUCT, [[(4, BINARY, b"s"), (5, I32, 0)]])), (3, I64, 0)]
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        [*ROOT, (4, LIST, (0, []))],
-        [*ROOT, (4, LIST, (STRUCT, [])), (5, LIST, (0, []))],
-        [*ROOT, (4, LIST, (STRUCT, [[(1, LIST, (0, []))]]))],
-    ],
-)
-def test_empty_lists_without_a_type_are_edited(fields):
+def test_empty_lists_without_a_type_are_edited():
     # Some writers say "no elements, of no type"; the bindings write another byte there.
-    data = thrift_struct(fields)
-    decode_footer(data, 100)  # it can be read
-    found = decode_footer(edit_footer(data, EDIT), 100)
-    assert [(pair.key, pair.value) for pair in found.metadata.key_value_metadata] == [("k", "v")]
+    none, empty = (LIST, (0, [])), (4, LIST, (STRUCT, []))
+    for fields in ([(4, *none)], [empty, (5, *none)], [(4, LIST, (STRUCT, [[(1, *none), (3, I64, 0)]]))]):
+        data = thrift_struct([*ROOT, *fields])
+        decode_footer(data, 100)  # it can be read
+        found = decode_footer(edit_footer(data, EDIT), 100)
+        assert [(pair.key, pair.value) for pair in found.metadata.key_value_metadata] == [("k", "v")]
 
 
-@pytest.mark.parametrize("field", [(5, BINARY, b"x"), (5, I32, 3), (5, LIST, (BINARY, [b"k"])), (5, STRUCT, [])])
-def test_key_values_of_another_type_are_refused(field):
-    data = thrift_struct([*ROOT, (4, LIST, (STRUCT, [])), field])
-    decode_footer(data, 100)
-    with pytest.raises(FooterError):
-        edit_footer(data, EDIT)
+def test_key_values_of_another_type_are_refused():
+    for value in ((BINARY, b"x"), (I32, 3), (LIST, (BINARY, [b"k"])), (STRUCT, [])):
+        data = thrift_struct([*ROOT, (4, LIST, (STRUCT, [])), (5, *value)])
+        decode_footer(data, 100)
+        with pytest.raises(FooterError):
+            edit_footer(data, EDIT)
 
 
-@pytest.mark.parametrize("number", [14, 15])
-@pytest.mark.parametrize("wire_value", [(BINARY, b"x"), (LIST, (STRUCT, [INNER])), (DOUBLE, 1.0), (STRUCT, [])])
+OTHERS = [(BINARY, b"x"), (LIST, (STRUCT, [INNER])), (DOUBLE, 1.0), (STRUCT, [])]
+
+
+@pytest.mark.parametrize(("number", "wire_value"), by_turns([14, 15, 14, 15], OTHERS))
 def test_a_filters_fields_of_another_type(number, wire_value):
     # parquet-testing's dict-page-offset-zero has such a field 15: it belongs to somebody else.
     last = thrift_struct([(5, BINARY, b"z"), (6, BINARY, b"a"), (7, TRUE, True)])  # the statistics
@@ -359,7 +344,7 @@ def test_a_field_given_twice_is_refused_or_changed_where_readers_look(number):
     fields = [(5, I64, 1), (7, I64, 1), (9, I64, 50), (14, I64, 40), (number, I64, 60)]
     chunk = [(2, I64, 4), (3, STRUCT, [(1, I32, 1), *fields])]
     leaf = [(1, I32, 1), (4, BINARY, b"a")]
-    group = [(1, LIST, (STRUCT, [chunk]))]
+    group = [(1, LIST, (STRUCT, [chunk])), (3, I64, 1)]
     root = [(2, LIST, (STRUCT, [[(5, I32, 1)], leaf])), (4, LIST, (STRUCT, [group]))]
     before = decode_footer(thrift_struct(root), 100).meta(0, 0)
     with suppress(FooterError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -75,65 +76,62 @@ import resource, sys, time
 import parquet_bloom
 parquet_bloom.add_filters(sys.argv[2], sys.argv[2] + '.out', columns=['*'], sync=False, overwrite=True)
 parquet_bloom.set_limits(max_memory=64 << 20)
-before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-try:
-    if sys.argv[1] == "add":
-        parquet_bloom.add_filters(sys.argv[3], sys.argv[3] + ".out", columns=["*"], sync=False)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in sys.argv[3:]:
+    started = time.process_time()
+    try:
+        if sys.argv[1] == "add":
+            parquet_bloom.add_filters(path, path + ".out", columns=["*"], sync=False)
+        else:
+            parquet_bloom.inspect(path)
+    except parquet_bloom.ParquetBloomError as error:
+        print(type(error).__name__, str(error))
     else:
-        parquet_bloom.inspect(sys.argv[3])
-except parquet_bloom.ParquetBloomError as error:
-    print(type(error).__name__, str(error))
-else:
-    print("done")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before >> 10, time.process_time() - started)
+        print("done")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before >> 10, time.process_time() - started)
 """
 
 
-def measured(call: str, path: Path) -> tuple[str, int, float]:
-    """What a process of its own says of a file: the outcome; megabytes and seconds beyond those of any file."""
-    plain = path.with_name("usual.parquet")
+def measured(call: str, *paths: Path) -> Iterator[tuple[str, int, float]]:
+    """What a process of its own says of files: the outcome; megabytes and seconds beyond those of any file.
+
+    Megabytes are the most until then, so that files before count, too.
+    """
+    plain = paths[0].with_name("usual.parquet")
     pq.write_table(pa.table({"a": [1]}), plain)
-    words = [sys.executable, "-c", MEASURED, call, str(plain), str(path)]
+    words = [sys.executable, "-c", MEASURED, call, str(plain), *map(str, paths)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
-    said, numbers = done.stdout.splitlines()
-    return said, int(numbers.split()[0]), float(numbers.split()[1])
+    lines = done.stdout.splitlines()
+    for said, numbers in zip(lines[::2], lines[1::2], strict=True):
+        yield said, int(numbers.split()[0]), float(numbers.split()[1])
 
 
-@pytest.mark.parametrize("what", FOOTERS)
-def test_a_list_in_a_footer_that_is_too_long(tmp_path: Path, what: str) -> None:
-    path = file_of(tmp_path / "claims.parquet", FOOTERS[what])
+def test_a_list_in_a_footer_that_is_too_long(tmp_path: Path) -> None:
     text = r"claims.parquet: a list of 2000000 elements is over max_list_elements, 1000000"
-    for call in CALLS.values():
+    paths = [file_of(tmp_path / f"{i}-claims.parquet", data) for i, data in enumerate(FOOTERS.values())]
+    for path, call in product(paths, CALLS.values()):
         with pytest.raises(LimitError, match=text):
             call(path)
-
-
-def test_a_list_that_is_too_long_takes_no_memory(tmp_path: Path) -> None:
-    said, megabytes, _ = measured("inspect", file_of(tmp_path / "claims.parquet", FOOTERS["row groups"]))
-    assert said.startswith("LimitError")
-    assert megabytes < 50, "its objects are some 220 MB"
+    for said, megabytes, _ in measured("inspect", *paths):
+        assert said.startswith("LimitError")
+        assert megabytes < 50, "the objects of row groups are some 220 MB"
 
 
 def test_many_lists_in_a_footer_that_are_just_short_enough(tmp_path: Path) -> None:
     """Two million empty column chunks are 230 MB; the first row group that has too many is the last one read."""
     groups = (b"\x19" + many(100_000) + b"\0") * 20
-    path = file_of(
-        tmp_path / "claims.parquet", b"\x29" + ONE_COLUMN + b"\x29" + b"\xfc" + naive.varint(20) + groups + b"\0"
-    )
+    data = b"\x29" + ONE_COLUMN + b"\x29" + b"\xfc" + naive.varint(20) + groups + b"\0"
+    path = file_of(tmp_path / "claims.parquet", data)
     with pytest.raises(DamagedFileError, match="row group 0 has 100000 column chunks, the schema has 1"):
         parquet_bloom.check(path, "a = 5")
-    _, megabytes, _ = measured("inspect", path)
+    [(_, megabytes, _)] = measured("inspect", path)
     assert megabytes < 100
 
 
 def test_a_text_in_a_footer_that_is_too_long(tmp_path: Path, raised: Callable[..., Limits]) -> None:
     path = write_keys(tmp_path / "keys.parquet")
-    data = path.read_bytes()
-    n = int.from_bytes(data[-8:-4], "little")
-    metadata = compact.decode(FileMetaData, data[-8 - n : -8])[0]
-    metadata.key_value_metadata.append(KeyValue("note", "x" * 100_000))
-    coded = compact.encode(metadata)
-    path.write_bytes(data[: -8 - n] + coded + len(coded).to_bytes(4, "little") + b"PAR1")
+    with edited_footer(path) as metadata:
+        metadata.key_value_metadata.append(KeyValue("note", "x" * 100_000))
     assert parquet_bloom.inspect(path).files
     raised(max_string_bytes=99_999)
     with pytest.raises(LimitError, match="a text of 100000 bytes is over max_string_bytes, 99999"):
@@ -167,10 +165,12 @@ def test_commands_take_limits_for_themselves(tmp_path: Path, capsys: pytest.Capt
     assert "max_memory 0 is not a positive number" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["max_list_elements", "max_string_bytes", "max_memory", "concurrency"])
-def test_a_limit_is_a_positive_number(name: str) -> None:
-    with pytest.raises(RequestError, match=f"{name} 0 is not a positive number"):
-        parquet_bloom.set_limits(**{name: 0})
+def test_the_limits_that_stand_are_positive_numbers() -> None:
+    """Those of lists and texts are parquet-cpp's; docs/limits.md has all three."""
+    assert limits() == Limits(1_000_000, 100_000_000, 536_870_912)
+    for name in ("max_list_elements", "max_string_bytes", "max_memory", "concurrency"):
+        with pytest.raises(RequestError, match=f"{name} 0 is not a positive number"):
+            parquet_bloom.set_limits(**{name: 0})
 
 
 def test_a_large_footer_is_the_same_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +215,8 @@ def test_what_is_refused_takes_no_memory(tmp_path: Path) -> None:
     repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array([large]))
     dictionary = texts(tmp_path / "dictionary.parquet", repeated, dictionary_pagesize_limit=1 << 30)
     assert max(page.stat().st_size, dictionary.stat().st_size) < 5_000
-    for path, text in ((page, "a page of it takes"), (dictionary, "its values take over")):
-        said, megabytes, seconds = measured("add", path)
+    texts_said = ("a page of it takes", "its values take over")
+    for text, (said, megabytes, seconds) in zip(texts_said, measured("add", page, dictionary), strict=True):
         assert said.startswith("LimitError"), said
         assert text in said
         assert megabytes < 40
@@ -242,12 +242,9 @@ def page(n: int, compressed: int | None = None, grown: int | None = None, kind: 
     """A data page of n numbers, in zstd; its header claims the sizes."""
     plain = np.arange(n).tobytes()
     packed = pa.compress(plain, "zstd", asbytes=True)
-    header = PageHeader(
-        kind,
-        len(plain) if grown is None else grown,
-        len(packed) if compressed is None else compressed,
-        data_page_header=DataPageHeader(n, Encoding.PLAIN, Encoding.RLE, Encoding.RLE),
-    )
+    sizes = len(plain) if grown is None else grown, len(packed) if compressed is None else compressed
+    of_v1 = DataPageHeader(n, Encoding.PLAIN, Encoding.RLE, Encoding.RLE)
+    header = PageHeader(kind, *sizes, data_page_header=of_v1)
     if kind == PageType.DATA_PAGE_V2:
         header.data_page_header.num_values = 1 << 30
         header.data_page_header_v2 = DataPageHeaderV2(n, 0, n, Encoding.PLAIN, 0, 0, is_compressed=True)
@@ -256,31 +253,23 @@ def page(n: int, compressed: int | None = None, grown: int | None = None, kind: 
 
 def pages_that_claim(what: str) -> bytes:
     """The pages of a chunk of 2000 numbers, or of one that is no better than its headers."""
-    if what == "compressed bytes":
-        return page(2000, compressed=MUCH)
-    if what == "decompressed bytes":
-        return page(100, grown=MUCH)  # a small chunk
-    if what == "a number of ten bytes":  # the lower 32 bits are MUCH
-        usual, claim = (naive.varint(2 * size) for size in (123_456_789, MUCH))
-        longer = claim[:-1] + bytes([claim[-1] | 0x80, *[0x80] * (9 - len(claim)), 0])
-        return page(2000, compressed=123_456_789).replace(usual, longer, 1)
-    if what == "no size":
-        return compact.encode(PageHeader(PageType.DATA_PAGE, 100)) + page(2000)
-    if what == "an index page":
-        return compact.encode(PageHeader(PageType.INDEX_PAGE, 1, MUCH)) + page(2000)
-    if what == "a data page without its header":
-        return compact.encode(PageHeader(PageType.DATA_PAGE, MUCH, 9)) + bytes(9) + page(2000)
-    if what == "behind a page of two kinds":
-        return page(1000, kind=PageType.DATA_PAGE_V2) + page(1000, compressed=MUCH)
-    if what == "behind an old chunk's end":
-        return page(1000) + page(1000, compressed=MUCH)
-    return page(2000)
+    usual, claim = (naive.varint(2 * size) for size in (123_456_789, MUCH))
+    longer = claim[:-1] + bytes([claim[-1] | 0x80, *[0x80] * (9 - len(claim)), 0])  # its lower 32 bits are MUCH
+    bare = compact.encode(PageHeader(PageType.DATA_PAGE, MUCH, 9))
+    pages = {
+        "compressed bytes": page(2000, compressed=MUCH),
+        "decompressed bytes": page(100, grown=MUCH),  # a small chunk
+        "a number of ten bytes": page(2000, compressed=123_456_789).replace(usual, longer, 1),
+        "no size": compact.encode(PageHeader(PageType.DATA_PAGE, 100)) + page(2000),
+        "an index page": compact.encode(PageHeader(PageType.INDEX_PAGE, 1, MUCH)) + page(2000),
+        "a data page without its header": bare + bytes(9) + page(2000),
+        "behind a page of two kinds": page(1000, kind=PageType.DATA_PAGE_V2) + page(1000, compressed=MUCH),
+        "behind an old chunk's end": page(1000) + page(1000, compressed=MUCH),
+    }
+    return pages.get(what, page(2000))
 
 
-@pytest.mark.parametrize("what", CLAIMS)
-def test_a_page_header_that_claims_much(tmp_path: Path, what: str) -> None:
-    """With 64 MiB allowed: pyarrow allocates what a header claims, before it reads the page."""
-    path = tmp_path / "claims.parquet"
+def file_that_claims(path: Path, what: str) -> Path:
     notes = {f"note {i}": "x" * 50 for i in range(10_000 if "large" in what else 0)}
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)], metadata=notes or None)
     pq.write_table(pa.table({"id": range(2000)}, schema), path, compression="zstd", use_dictionary=False)
@@ -297,32 +286,32 @@ def test_a_page_header_that_claims_much(tmp_path: Path, what: str) -> None:
             meta.dictionary_page_offset = 3
         if what == "behind an old chunk's end":
             metadata.created_by, meta.total_compressed_size = "parquet-mr version 1.2.8", len(page(1000))
-    kind, text = CLAIMS[what]
-    said, megabytes, seconds = measured("add", path)
-    assert text in said
-    if kind is not None:
-        assert said.startswith(f"{kind.__name__} {path}: row group 0, column id: "), said
-    assert megabytes < 100
-    assert seconds < 5
+    return path
+
+
+def test_a_page_header_that_claims_much(tmp_path: Path) -> None:
+    """With 64 MiB allowed: pyarrow allocates what a header claims, before it reads the page."""
+    paths = [file_that_claims(tmp_path / f"{i}.parquet", what) for i, what in enumerate(CLAIMS)]
+    for what, path, found in zip(CLAIMS, paths, measured("add", *paths), strict=True):
+        (kind, text), (said, megabytes, seconds) = CLAIMS[what], found
+        assert text in said, what
+        if kind is not None:
+            assert said.startswith(f"{kind.__name__} {path}: row group 0, column id: "), said
+        assert megabytes < 100, what
+        assert seconds < 5, what
 
 
 def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path) -> None:
     """With 64 MiB allowed: two kilobytes whose 200 values are 200 MB."""
     values = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array(["y" * (1 << 20)]))
     path = texts(tmp_path / "long.parquet", values, dictionary_pagesize_limit=1 << 30)
-    said, megabytes, _ = measured("add", path)
+    [(said, megabytes, _)] = measured("add", path)
     assert said == "done"
     assert megabytes < 150
     assert parquet_bloom.verify(tmp_path / "long.parquet.out").files[0].filters[0].missed == 0
 
 
-def test_the_limits_that_stand() -> None:
-    """Those of lists and texts are parquet-cpp's; docs/limits.md has all three."""
-    assert limits() == Limits(1_000_000, 100_000_000, 536_870_912)
-
-
-@pytest.mark.parametrize("memory", [1 << 14, 1 << 16, 1 << 20])
-@pytest.mark.parametrize("use_dictionary", [False, True])
+@pytest.mark.parametrize(("memory", "use_dictionary"), [(1 << 14, True), (1 << 16, False), (1 << 16, True)])
 def test_batches_of_any_size_give_the_same_filter(
     tmp_path: Path, raised: Callable[..., Limits], memory: int, use_dictionary: bool
 ) -> None:

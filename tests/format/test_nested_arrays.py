@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from parquet_bloom.format.arrow_types import (
     are_alike,
@@ -37,14 +37,13 @@ def same(parts: Sequence[pa.Array]) -> Sequence[pa.Array]:
     return parts
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-def test_values_stay(name: str) -> None:
-    for start, length in ((0, 12), (1, 4), (2, 0), (11, 1)):
+def test_values_stay() -> None:
+    for name, (start, length) in product(ARRAYS, ((0, 12), (1, 4), (2, 0), (11, 1))):
         array = ARRAYS[name].slice(start, length)
         kind = with_fields(array.type, fields_of(array.type))
         made = map_nested(array, pa.list_(pa.int32()) if is_list(kind) else kind, same)
         made.validate(full=True)
-        assert made.to_pylist() == array.to_pylist(), (start, length)
+        assert made.to_pylist() == array.to_pylist(), (name, start, length)
 
 
 def test_inside_are_the_values_of_these_rows_alone() -> None:

@@ -33,23 +33,18 @@ def some_header(rng: Random) -> PageHeader:
         type=PageType.DATA_PAGE, uncompressed_page_size=rng.choice(numbers), compressed_page_size=rng.choice(numbers),
         crc=rng.choice([None, -5, 2**31 - 1]),
     )  # fmt: skip
-    kind = rng.choice(["v1", "v1", "v1", "v2", "dictionary", "none"])
-    encoding = rng.choice(
-        [Encoding.PLAIN, Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY, Encoding.DELTA_BYTE_ARRAY]
-    )
-    levels = {"statistics": rng.choice([None, statistics, statistics])}
-    if kind == "v1":
-        header.data_page_header = DataPageHeader(
-            rng.choice(numbers), encoding, Encoding.RLE, rng.choice([Encoding.RLE, Encoding.BIT_PACKED]), **levels
-        )
-    elif kind == "v2":
-        header.type = PageType.DATA_PAGE_V2
-        header.data_page_header_v2 = DataPageHeaderV2(
-            rng.choice(numbers), 0, rng.choice(numbers), encoding, 3, 0, **levels
-        )
-    elif kind == "dictionary":
-        header.type = PageType.DICTIONARY_PAGE
-        header.dictionary_page_header = DictionaryPageHeader(rng.choice(numbers), Encoding.PLAIN)
+    n, encoding = rng.choice(numbers), rng.choice(sorted(Encoding._VALUES_TO_NAMES))
+    more = {"statistics": rng.choice([None, statistics, statistics])}
+    match rng.choice(["v1", "v1", "v1", "v2", "dictionary", "none"]):
+        case "v1":
+            levels = rng.choice([Encoding.RLE, Encoding.BIT_PACKED])
+            header.data_page_header = DataPageHeader(n, encoding, Encoding.RLE, levels, **more)
+        case "v2":
+            header.type = PageType.DATA_PAGE_V2
+            header.data_page_header_v2 = DataPageHeaderV2(n, 0, rng.choice(numbers), encoding, 3, 0, **more)
+        case "dictionary":
+            header.type = PageType.DICTIONARY_PAGE
+            header.dictionary_page_header = DictionaryPageHeader(n, Encoding.PLAIN)
     return header
 
 
@@ -69,7 +64,7 @@ def read(data: bytes) -> PageHead | str:
 def test_headers_of_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(1)
     quick: list[Any] = []
-    for _ in range(3000):
+    for _ in range(1000):
         header = some_header(rng)
         data = compact.encode(header)
         found = read(data + rng.randbytes(3))
@@ -78,13 +73,13 @@ def test_headers_of_writers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (found.compressed, found.uncompressed, found.length) == (
             header.compressed_page_size, header.uncompressed_page_size, len(data)
         )  # fmt: skip
-        if header.data_page_header is not None:
+        if header.data_page_header is not None:  # those of data pages of version 1 need no bindings
             quick.append(compact._plain_head(data))
             assert found.values == found.rows == header.data_page_header.num_values
             for end in (len(data) - 1, len(data) // 2, 1):
                 assert read(data[:end]) == "refused"
-    assert len(quick) > 1000
-    assert None not in quick, "those of data pages of version 1 need no bindings"
+    assert len(quick) > 300
+    assert None not in quick
 
 
 def test_changed_bytes_mean_the_same_to_both_readers(monkeypatch: pytest.MonkeyPatch) -> None:

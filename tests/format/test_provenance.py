@@ -44,7 +44,7 @@ def footer(places, pairs=None, names=("a", "b"), groups=3) -> Footer:
     schema = [SchemaElement(name="s", num_children=len(names)), *(SchemaElement(name=n, type=2) for n in names)]
     row_groups = []
     for g in range(groups):
-        row_groups.append(RowGroup(columns=[]))
+        row_groups.append(RowGroup(columns=[], num_rows=0))
         for c in range(len(names)):
             meta = ColumnMetaData(type=2, num_values=1, total_compressed_size=1, data_page_offset=4)
             meta.bloom_filter_offset, meta.bloom_filter_length = places.get((g, c), (None, None))
@@ -64,13 +64,13 @@ ALL = {(g, c): (1000 * g + 100 * c + 4, 1040 if c else None) for g in range(3) f
 SOME = {key: ALL[key] for key in [(0, 0), (2, 0), (1, 1)]}
 
 
-@pytest.mark.parametrize("places", [ALL, SOME, {(1, 1): (7, 8)}])
-def test_entries_are_believed_where_they_match(places):
-    entries = provenance.read_entries(footer(places, [("other", "x"), told(places), ("parquet_bloom", None)]))
-    assert provenance.rules_of(entries) == dict.fromkeys(places, MURMUR)
-    assert {entry.pair for entry in entries} == {1}
-    packed = b"".join(struct.pack("<iiqq", g, c, at, n or 0) for (g, c), (at, n) in sorted(places.items()))
-    assert provenance.ranges_crc(places) == zlib.crc32(packed)
+def test_entries_are_believed_where_they_match():
+    for places in (ALL, SOME, {(1, 1): (7, 8)}):
+        entries = provenance.read_entries(footer(places, [("other", "x"), told(places), ("parquet_bloom", None)]))
+        assert provenance.rules_of(entries) == dict.fromkeys(places, MURMUR)
+        assert {entry.pair for entry in entries} == {1}
+        packed = b"".join(struct.pack("<iiqq", g, c, at, n or 0) for (g, c), (at, n) in sorted(places.items()))
+        assert provenance.ranges_crc(places) == zlib.crc32(packed)
 
 
 def test_entries_are_stale_once_their_filters_changed():
@@ -143,7 +143,7 @@ def test_an_offset_beyond_64_bits_breaks_nothing():
     meta = [(1, I32, 1), (2, LIST, (I16, [0])), (5, I64, 1), (7, I64, 1), (9, I64, 4), (14, I64, 9)]
     chunk = [(2, I64, 4), (3, STRUCT, meta)]
     root = [(2, LIST, (STRUCT, [[(5, I32, 1)], [(1, I32, 1), (4, BINARY, b"a")]]))]
-    root += [(4, LIST, (STRUCT, [[(1, LIST, (STRUCT, [chunk]))]]))]
+    root += [(4, LIST, (STRUCT, [[(1, LIST, (STRUCT, [chunk])), (3, I64, 1)]]))]
     said = [(1, BINARY, b"parquet_bloom"), (2, BINARY, b'[{"columns":["a"],"places":1}]')]
     data = naive.thrift_struct([*root, (5, LIST, (STRUCT, [said]))])
     assert data.count(b"\x56\x12") == 1, "field 14, zigzag 9"
@@ -151,7 +151,7 @@ def test_an_offset_beyond_64_bits_breaks_nothing():
     assert provenance.read_entries(found) == []
 
 
-@pytest.mark.parametrize("padding", [0, 4, 8])
+@pytest.mark.parametrize("padding", [0, 4])
 def test_padding_behind_a_raw_filter_does_not_say_how_it_was_hashed(tmp_path, padding):
     # Without bloom_filter_length only the gap is known: 4 bytes more are not the header of 2020.
     path, values = tmp_path / "raw.parquet", pa.array(range(10), pa.int64())

@@ -10,6 +10,7 @@ from support.corpus import vector_file
 from support.samples import REPOSITORY
 
 from parquet_bloom._thrift.parquet import ttypes
+from parquet_bloom.format import compact_tree
 
 
 def table() -> list[list[str]]:
@@ -53,3 +54,15 @@ def test_bindings_are_those_of_the_definitions() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     if "skipped" in done.stdout + done.stderr:
         pytest.skip((done.stdout + done.stderr).strip())
+
+
+CLASSES = [one for name, one in vars(compact_tree).items() if name.endswith("Id")]
+
+
+def test_a_struct_has_these_fields_under_these_ids() -> None:
+    assert len(CLASSES) == 8
+    for ids in CLASSES:
+        spec = getattr(ttypes, ids.__name__.removesuffix("Id")).thrift_spec
+        for name, number in vars(ids).items():
+            if not name.startswith("_"):
+                assert spec[number][2] == name, f"{ids.__name__} {number} is {spec[number][2]} in the bindings"

@@ -123,13 +123,9 @@ def _in_time() -> Iterator[None]:
 
 
 def _run(
-    site: Site,
-    root: Path,
-    foreign: Files,
-    call: Callable[[], ParquetBloomError | None],
-    opened: bool = True,
-    catalog: tuple[str, ...] = (),
-) -> None:
+    site: Site, root: Path, foreign: Files, call: Callable[[], ParquetBloomError | None],
+    opened: bool = True, catalog: tuple[str, ...] = (),
+) -> None:  # fmt: skip
     """Calls over a folder. Raises a kind of Seen, or the error of the first call.
 
     foreign  files of others in it, which stay
@@ -496,21 +492,16 @@ def run_ducklake(data: bytes, folder: Path) -> None:
         if path != catalog or rng.random() < 0.3:
             with suppress(OSError, shutil.Error):
                 rng.choice((_special, _large, _other_kind))(path, site.at / "outside", rng)
-    _run(
-        site,
-        catalog.parent / "data",
-        {},
-        lambda: called(f"ducklake:{catalog}/main.t", rng, ("id", "k")),
-        catalog=tuple(catalog.name + end for end in ("", *_LOGS)),
-    )
+    own = tuple(catalog.name + end for end in ("", *_LOGS))
+    folder = catalog.parent / "data"
+    _run(site, folder, {}, lambda: called(f"ducklake:{catalog}/main.t", rng, ("id", "k")), catalog=own)
 
 
 def _equal_rows(catalog: Path, table: str) -> None:
-    counted = (
-        f"(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {_EQUAL_ROWS}) SELECT n FROM c)"
-    )
-    if catalog.suffix != ".sqlite":
-        counted = f"range({_EQUAL_ROWS})"
+    counted = f"range({_EQUAL_ROWS})"
+    if catalog.suffix == ".sqlite":
+        numbers = f"SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {_EQUAL_ROWS}"
+        counted = f"(WITH RECURSIVE c(n) AS ({numbers}) SELECT n FROM c)"
     with closing(hostile_logs.connected(catalog)) as connection:  # a table of its own has no constraints
         connection.execute(f'CREATE TABLE other AS SELECT * FROM "{table}"')
         connection.execute(f'DROP TABLE "{table}"')

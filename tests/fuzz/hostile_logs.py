@@ -23,86 +23,38 @@ import avro_bytes
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile_site import Files, Site, called, files_below, lay, link, mostly_one, same_names, site_of
-from hostile_words import NUMBERS, Words, deep, dumped, lied, places
+from hostile_words import NUMBERS, Words, deep, dumped, lied, listed, places
 from support import delta_tables as delta
 from thrift_bytes import flipped
 
 # What a change meets in a file that the change before it has spoilt: the case goes on without it.
-_CHANGED_BEFORE = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    RecursionError,
-    zlib.error,
-    pa.ArrowException,
-)
-_DECLARING = (
-    "location",
-    "write.data.path",
-    "write.metadata.path",
-    "write.object-storage.path",
-    "write.folder-storage.path",
+_CHANGED_BEFORE = (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError)
+_CHANGED_BEFORE += (zlib.error, pa.ArrowException)
+_DECLARING = listed(
+    "location¦write.data.path¦write.metadata.path¦write.object-storage.path¦write.folder-storage.path",
 )
 
 # --- Delta ----------------------------------------------------------------------------------------
 
 _LOG = "_delta_log"
 _CHECKPOINT = f"{_LOG}/{1:020d}.checkpoint"
-_ACTIONS = pa.schema(
-    [
-        (
-            "protocol",
-            pa.struct(
-                [
-                    ("minReaderVersion", pa.int32()),
-                    ("minWriterVersion", pa.int32()),
-                    ("readerFeatures", pa.list_(pa.string())),
-                    ("writerFeatures", pa.list_(pa.string())),
-                ]
-            ),
-        ),
-        (
-            "metaData",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("schemaString", pa.string()),
-                    ("partitionColumns", pa.list_(pa.string())),
-                    ("configuration", pa.map_(pa.string(), pa.string())),
-                ]
-            ),
-        ),
-        (
-            "add",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("partitionValues", pa.map_(pa.string(), pa.string())),
-                    ("size", pa.int64()),
-                    ("modificationTime", pa.int64()),
-                    ("dataChange", pa.bool_()),
-                    ("stats", pa.string()),
-                    (
-                        "deletionVector",
-                        pa.struct(
-                            [
-                                ("storageType", pa.string()),
-                                ("pathOrInlineDv", pa.string()),
-                                ("offset", pa.int32()),
-                                ("sizeInBytes", pa.int32()),
-                                ("cardinality", pa.int64()),
-                            ]
-                        ),
-                    ),
-                ]
-            ),
-        ),
-        ("sidecar", pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64())])),
-    ]
-)
+
+
+def _struct(texts: str, **more: pa.DataType) -> pa.DataType:
+    """Fields of text by their names, and others."""
+    return pa.struct([*((name, pa.string()) for name in texts.split()), *more.items()])
+
+
+_MAP, _TEXTS = pa.map_(pa.string(), pa.string()), pa.list_(pa.string())
+_VECTOR = _struct("storageType pathOrInlineDv", offset=pa.int32(), sizeInBytes=pa.int32(), cardinality=pa.int64())
+_VERSIONS = {"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}
+_STORED = {"partitionValues": _MAP, "size": pa.int64(), "modificationTime": pa.int64(), "dataChange": pa.bool_()}
+_ACTIONS = pa.schema({
+    "protocol": _struct("", **_VERSIONS, readerFeatures=_TEXTS, writerFeatures=_TEXTS),
+    "metaData": _struct("id schemaString", partitionColumns=_TEXTS, configuration=_MAP),
+    "add": _struct("path", **_STORED, stats=pa.string(), deletionVector=_VECTOR),
+    "sidecar": _struct("path", sizeInBytes=pa.int64()),
+})  # fmt: skip
 
 
 def _delta_rows(first: int, n: int = 10) -> pa.Table:
@@ -125,38 +77,22 @@ def delta_tables(site: Site) -> list[Files]:
     data = delta.vector([4])
     packed = struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     (root / "mine.bin").write_bytes(b"\1" + packed)
-    by_path = {
-        "storageType": "p",
-        "pathOrInlineDv": f"file://{root}/mine.bin",
-        "offset": 1,
-        "sizeInBytes": len(data),
-        "cardinality": 1,
-    }
+    by_path = {"storageType": "p", "pathOrInlineDv": f"file://{root}/mine.bin", "offset": 1, "cardinality": 1}
+    by_path["sizeInBytes"] = len(data)
     vectors = [None, delta.inline([0, 5]), stored[0], by_path]
     adds = []
     for i, vector in enumerate(vectors):
         name, value = (("p=x/a.parquet", "x"), ("p=a%20b/b.parquet", "a b"), ("c.parquet", None), ("d.parquet", "1"))[i]
         made = delta.file_of(root, name.replace("%20", " "), _delta_rows(10 * i))["add"]
-        stats = {
-            "numRecords": 10,
-            "minValues": {"id": 10 * i, "name": "a0"},
-            "maxValues": {"id": 10 * i + 9, "name": "a2"},
-            "nullCount": {"id": 0, "name": 0},
-        }
-        made |= {
-            "path": f"{root}/{name}" if i == 3 else name,
-            "stats": json.dumps(stats),
-            "partitionValues": {"p": value},
-        }
+        bounds = {"minValues": {"id": 10 * i, "name": "a0"}, "maxValues": {"id": 10 * i + 9, "name": "a2"}}
+        stats = json.dumps({"numRecords": 10, **bounds, "nullCount": {"id": 0, "name": 0}})
+        path = f"{root}/{name}" if i == 3 else name
+        made |= {"path": path, "stats": stats, "partitionValues": {"p": value}}
         adds.append({"add": made | ({"deletionVector": vector} if vector else {})})
     delta.commit(root, 0, *begin, adds[0])
     delta.commit(root, 1, *adds[1:])
-    delta.commit(
-        root,
-        2,
-        {"remove": {"path": "c.parquet", "dataChange": True, "deletionVector": stored[0]}},
-        {"add": adds[2]["add"] | {"deletionVector": stored[1]}},
-    )
+    gone = {"path": "c.parquet", "dataChange": True, "deletionVector": stored[0]}
+    delta.commit(root, 2, {"remove": gone}, {"add": adds[2]["add"] | {"deletionVector": stored[1]}})
     plain = files_below(root)
     late = {name: data for name, data in plain.items() if not re.search(r"0[01]\.json", name)}
     side = {f"{_LOG}/_sidecars/s.parquet": _parquet(adds)}
@@ -208,9 +144,8 @@ def _actions_of(path: Path) -> list[Any]:
 
 def _delta_action(site: Site, root: Path, rng: random.Random) -> None:
     """An action of a commit, of a checkpoint or of a sidecar."""
-    path = rng.choice(
-        sorted(path for path in (root / _LOG).rglob("*") if path.suffix in (".json", ".parquet") and path.is_file())
-    )
+    files = (path for path in (root / _LOG).rglob("*") if path.is_file())
+    path = rng.choice(sorted(path for path in files if path.suffix in (".json", ".parquet")))
     try:
         actions = lied(_actions_of(path), site.words(root), rng)
         actions = actions if isinstance(actions, list) else [actions]
@@ -243,18 +178,10 @@ def _delta_names(site: Site, root: Path, rng: random.Random) -> None:
     log = root / _LOG
     number = rng.choice((0, 1, 2, 3, 7, 10**19, 10**20 - 1, 2**63 - 1, 2**63, rng.randrange(10**6)))
     one = f"{number:020d}"
-    names = [
-        f"{one}.json",
-        f"{one}.checkpoint.parquet",
-        f"{one}.checkpoint.{1:010d}.{rng.choice((1, 2, 10**9)):010d}.parquet",
-        f"{one}.checkpoint.{uuid.UUID(int=1)}.json",
-        f"{one}.{10**19:020d}.compacted.json",
-        "_last_checkpoint",
-        f"{one}.crc",
-        f"{one}.checkpoint.{'-' * 36}.json",
-        "\u0663" * 20 + ".json",
-        "_sidecars",
-    ]
+    parts = f"{1:010d}.{rng.choice((1, 2, 10**9)):010d}"
+    kinds = ["checkpoint.parquet", f"checkpoint.{parts}.parquet", f"checkpoint.{uuid.UUID(int=1)}.json"]
+    kinds += [f"checkpoint.{'-' * 36}.json", f"{10**19:020d}.compacted.json", "json", "crc"]
+    names = [*(f"{one}.{kind}" for kind in kinds), "_last_checkpoint", "\u0663" * 20 + ".json", "_sidecars"]
     path, what = log / rng.choice(names), rng.random()
     present = sorted(one for one in log.iterdir() if one.is_file())
     try:
@@ -269,19 +196,8 @@ def _delta_names(site: Site, root: Path, rng: random.Random) -> None:
         elif what < 0.8:
             path.symlink_to(rng.choice(("nothing", path.name, ".")))
         else:
-            texts = (
-                "",
-                "\n\n",
-                "{}",
-                "[]",
-                "null",
-                '"x"',
-                "[" * 100_000,
-                '{"version": 1e400}',
-                '{"add":' * 3000,
-                "\ufeff{}",
-            )
-            path.write_text(rng.choice(texts))
+            texts = ["", "\n\n", "{}", "[]", "null", '"x"', '{"version": 1e400}', "\ufeff{}"]
+            path.write_text(rng.choice([*texts, "[" * 100_000, '{"add":' * 3000]))
     except OSError:
         return
 
@@ -392,9 +308,8 @@ def _wrong_record(records: list[Any], words: Words, rng: random.Random) -> None:
     elif isinstance(value, list) and value and rng.random() < 0.6:
         holder[key] = rng.choice((value * 5, value[1:], []))
     else:
-        holder[key] = avro_bytes.Raw(
-            avro_bytes.long(rng.choice((1, 0, 5, 2**40, 2**62, -1, -5))) + rng.randbytes(rng.randrange(9))
-        )
+        number = avro_bytes.long(rng.choice((1, 0, 5, 2**40, 2**62, -1, -5)))
+        holder[key] = avro_bytes.Raw(number + rng.randbytes(rng.randrange(9)))
 
 
 def lay_iceberg(site: Site) -> tuple[dict[str, str], Path]:
@@ -439,14 +354,11 @@ def _lake(site: Site, sqlite: bool) -> tuple[Files, list[tuple[str, str]]]:
     site.neighbour(root / "others")
     with closing(connected(lake.catalog)) as connection:
         if sqlite:
-            tables = [
-                row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
-            ]
-            columns = [(one, row[1]) for one in tables for row in connection.execute(f'PRAGMA table_info("{one}")')]
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1").fetchall()
+            columns = [(one, row[1]) for (one,) in tables for row in connection.execute(f'PRAGMA table_info("{one}")')]
         else:
-            columns = connection.execute(
-                "SELECT table_name, column_name FROM information_schema.columns ORDER BY 1, 2"
-            ).fetchall()
+            asked = "SELECT table_name, column_name FROM information_schema.columns ORDER BY 1, 2"
+            columns = connection.execute(asked).fetchall()
     return {name: data for name, data in files_below(root).items() if not name.startswith("others/")}, columns
 
 
@@ -467,27 +379,9 @@ def _sql_value(words: Words, rng: random.Random, column: str) -> Any:
     if what < 0.6:
         number = rng.choice((*NUMBERS, rng.randrange(9)))
         return number if isinstance(number, float) or -(2**63) <= number < 2**63 else str(number)
-    return rng.choice(
-        (
-            None,
-            None,
-            b"",
-            b"\xff\0",
-            deep(rng)[2:-2][:20_000],
-            rng.choice(words.strange()),
-            "decimal(99,1)",
-            "struct",
-            "list",
-            "map",
-            "bucket(0)",
-            "year",
-            "9" * 5000,
-            "variant",
-            "int32",
-            "varchar",
-            "true",
-        )
-    )
+    types = listed("decimal(99,1)¦struct¦list¦map¦bucket(0)¦year¦variant¦int32¦varchar¦true")
+    odd = [None, None, b"", b"\xff\0", deep(rng)[2:-2][:20_000], rng.choice(words.strange()), "9" * 5000]
+    return rng.choice([*odd, *types])
 
 
 def _statements(
@@ -495,17 +389,12 @@ def _statements(
 ) -> Iterator[tuple[str, list[Any]]]:
     """Changes of a catalog, in SQL: (statement, parameters)."""
     table, column = rng.choice(columns)
-    paths = [
-        one
-        for one in columns
-        if one[1] in ("path", "value", "min_value", "max_value", "partition_value", "source_name", "column_type")
-    ]
+    telling = listed("path¦value¦min_value¦max_value¦partition_value¦source_name¦column_type")
     if rng.random() < 0.4:
-        table, column = rng.choice(paths)
-    what = rng.random()
-    where = (
-        f' WHERE rowid = (SELECT rowid FROM "{table}" LIMIT 1 OFFSET {rng.randrange(4)})' if rng.random() < 0.6 else ""
-    )
+        table, column = rng.choice([one for one in columns if one[1] in telling])
+    what, where = rng.random(), ""
+    if rng.random() < 0.6:
+        where = f' WHERE rowid = (SELECT rowid FROM "{table}" LIMIT 1 OFFSET {rng.randrange(4)})'
     if what < 0.6:
         value = words.declared(rng) if table == "ducklake_metadata" else _sql_value(words, rng, column)
         more = ", path_is_relative = false" if column == "path" and rng.random() < 0.6 else ""
@@ -515,27 +404,13 @@ def _statements(
     elif what < 0.75:
         yield f'DELETE FROM "{table}"{where}', []
     elif what < 0.8:
-        yield (
-            rng.choice(
-                (
-                    f'DROP TABLE "{table}"',
-                    f'ALTER TABLE "{table}" DROP COLUMN "{column}"',
-                    f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO other',
-                    f'ALTER TABLE "{table}" ADD COLUMN other INT',
-                )
-            ),
-            [],
-        )
+        changes = (f'DROP COLUMN "{column}"', f'RENAME COLUMN "{column}" TO other', "ADD COLUMN other INT")
+        yield rng.choice((f'DROP TABLE "{table}"', *(f'ALTER TABLE "{table}" {change}' for change in changes))), []
     elif what < 0.9:
-        read = rng.choice(
-            (
-                f"SELECT content FROM read_text('{victim}/secret')",
-                f"SELECT name FROM '{victim}/x.parquet'",
-                "SELECT 1 FROM other",
-                "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c",
-                f"SELECT content FROM read_text('http://{words.authority}/x')",
-            )
-        )
+        names = (f"{victim}/secret", f"http://{words.authority}/x")
+        endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c"
+        reads = [*(f"SELECT content FROM read_text('{name}')" for name in names), "SELECT 1 FROM other", endless]
+        read = rng.choice([*reads, f"SELECT name FROM '{victim}/x.parquet'"])
         yield f'ALTER TABLE "{table}" RENAME TO other', []
         yield f'CREATE VIEW "{table}" AS SELECT * FROM other WHERE ({read}) IS NOT NULL', []
     elif what < 0.95:

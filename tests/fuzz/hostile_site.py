@@ -139,17 +139,11 @@ class Site:
         self.code.mkdir()
         (self.code / "hostile_module.py").write_text(f"open({str(at / 'ran')!r}, 'w').close()\nclass Evil: pass\n")
         own = f"http://127.0.0.1:{store.server_port}"
-        self.environment = {
-            "AWS_ACCESS_KEY_ID": "AKIACALLER",
-            "AWS_SECRET_ACCESS_KEY": "callers-secret",
-            "AWS_SESSION_TOKEN": "token",
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": own,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "TMPDIR": str(self.temporary),
-            "CLOUD_STORAGE_EMULATOR_ENDPOINT": own,
-            "GCE_METADATA_ROOT": own.removeprefix("http://"),
-        }
+        key = {"ACCESS_KEY_ID": "AKIACALLER", "SECRET_ACCESS_KEY": "callers-secret", "SESSION_TOKEN": "token"}
+        aws = {**key, "REGION": "us-east-1", "ENDPOINT_URL": own, "EC2_METADATA_DISABLED": "true"}
+        google = {"CLOUD_STORAGE_EMULATOR_ENDPOINT": own, "GCE_METADATA_ROOT": own.removeprefix("http://")}
+        self.environment = {f"AWS_{name}": value for name, value in aws.items()} | google
+        self.environment["TMPDIR"] = str(self.temporary)
         self._watched: list[Path] = [self.victim, self.here, self.temporary]
         self._opened: Opened | None = None
         self._before: Any = None

@@ -22,6 +22,11 @@ _PLACES = re.compile(r"path|location|list|manifest|file|Dv|metadata|uri|url|ware
 _PROPERTY_MAPS = ("configuration", "properties", "summary", "tags", "options", "partitionValues")
 
 
+def listed(*lines: str) -> list[str]:
+    """Texts, with a broken bar between them."""
+    return [text for line in lines for text in line.split("¦")]
+
+
 @dataclass(frozen=True)
 class Words:
     """What the words of a case may lead to.
@@ -39,113 +44,42 @@ class Words:
         """Names of files that are there, and are not the table's."""
         victim, up = self.victim, "../" * 12 + self.victim.lstrip("/")
         encoded = victim.replace("/", "%2F")
-        return [
-            f"{victim}/x.parquet",
-            f"{victim}/a.parquet",
-            f"file://{victim}/x.parquet",
-            f"file:{victim}/x.parquet",
-            f"FILE://{victim}/x.parquet",
-            f"file://localhost{victim}/x.parquet",
-            f"file:////{victim}/x.parquet",
-            f"/{victim}/x.parquet",
-            f"///{victim}/x.parquet",
-            f"{encoded}/x.parquet",
-            f"%2F{encoded}%2Fx.parquet",
-            f"{up}/x.parquet",
-            f"{up.replace('..', '%2e%2e')}/x.parquet",
-            f"{up.replace('/', '%2F')}%2Fx.parquet",
-            f"{up}/secret",
-            f"{victim}/secret",
-            f"{victim}/v.bin",
-            f"{victim}",
-            f"{victim}/",
-            f"{victim}/*.parquet",
-            f"{self.table}/../victim/x.parquet",
-            f"{self.table}/a/../../../victim/x.parquet",
-            f"{self.table}-neighbour/x.parquet",
-            f"file://{self.table}-neighbour/x.parquet",
-            f"file://{self.table}/%2e%2e/%2e%2e/victim/x.parquet",
-            "link/x.parquet",
-            "link/secret",
-            "linked.parquet",
-            f"{self.table}/link/x.parquet",
-            f"file://{self.table}/linked.parquet",
-            f"{self.table}/link/../x.parquet",
-            "/proc/self/environ",
-            "/proc/self/fd/0",
-            "/dev/zero",
-            "/dev/stdin",
-            "/etc/passwd",
-        ]
+        return listed(
+            f"{victim}/x.parquet¦{victim}/a.parquet¦file://{victim}/x.parquet¦file:{victim}/x.parquet",
+            f"FILE://{victim}/x.parquet¦file://localhost{victim}/x.parquet¦file:////{victim}/x.parquet",
+            f"/{victim}/x.parquet¦///{victim}/x.parquet¦{encoded}/x.parquet¦%2F{encoded}%2Fx.parquet¦{up}/x.parquet",
+            f"{up.replace('..', '%2e%2e')}/x.parquet¦{up.replace('/', '%2F')}%2Fx.parquet¦{up}/secret",
+            f"{victim}/secret¦{victim}/v.bin¦{victim}¦{victim}/¦{victim}/*.parquet¦{self.table}/../victim/x.parquet",
+            f"{self.table}/a/../../../victim/x.parquet¦{self.table}-neighbour/x.parquet",
+            f"file://{self.table}-neighbour/x.parquet¦file://{self.table}/%2e%2e/%2e%2e/victim/x.parquet",
+            f"link/x.parquet¦link/secret¦linked.parquet¦{self.table}/link/x.parquet",
+            f"file://{self.table}/linked.parquet¦{self.table}/link/../x.parquet¦/proc/self/environ¦/proc/self/fd/0",
+            "/dev/zero¦/dev/stdin¦/etc/passwd",
+        )
 
     def elsewhere(self) -> list[str]:
         """Names of other storages, hosts and options."""
         at = self.authority
         return [
             *hostile_names(at),
-            f"s3n://{at}/x.parquet",
-            f"oss://{at}/x.parquet",
-            f"wasbs://c@{at}/x.parquet",
-            f"http://{at}",
-            f"s3://{at}/x.parquet",
-            f"S3://bucket/x.parquet?endpoint_override={at}&scheme=http",
-            f"s3://bucket/%3Fendpoint_override={at}",
-            f"s3://a:b@{at}/x",
-            f"gs://{at}/x.parquet",
-            f"\\\\{at}\\share\\x",
+            *listed(
+                f"s3n://{at}/x.parquet¦oss://{at}/x.parquet¦wasbs://c@{at}/x.parquet¦http://{at}¦s3://{at}/x.parquet",
+                f"S3://bucket/x.parquet?endpoint_override={at}&scheme=http¦s3://bucket/%3Fendpoint_override={at}",
+                f"s3://a:b@{at}/x¦gs://{at}/x.parquet¦\\\\{at}\\share\\x",
+            ),
         ]
 
     @staticmethod
     def strange() -> list[str]:
         """Texts that are no names, or names of nothing."""
         return [
-            "",
-            " ",
-            ".",
-            "./",
-            "a//b",
-            "/",
-            "//",
-            "~",
-            "~/x",
-            "a\0b",
-            "\ud800",
-            "\udcff",
-            "a\nb",
-            "\r\n",
-            "\x1b[31m",
-            "%",
-            "%zz",
-            "%00",
-            "%ff",
-            "*",
-            "?",
-            "#",
-            "[",
-            "{",
-            "://",
-            "s3://",
-            "file:",
-            "file://",
-            "C:\\x",
-            "\u202e",
-            "é" * 99,
-            "a" * 300,
-            "a" * 100_000,
-            "a/" * 5000,
-            "null",
-            "NaN",
-            "9" * 5000,
-            "-1",
-            "1e9",
-            "true",
-            "x'y\"z",
-            "'; DROP --",
-            "_delta_log/00000000000000000000.json",
-            "a.parquet",
-            "__HIVE_DEFAULT_PARTITION__",
-            "1970-01-01",
-            "decimal(99,1)",
+            *listed(
+                "¦ ¦.¦./¦a//b¦/¦//¦~¦~/x¦a\0b¦\ud800¦\udcff¦a\nb¦\r\n¦\x1b[31m¦%¦%zz¦%00¦%ff¦*¦?¦#¦[¦{",
+                "://¦s3://¦file:¦file://",
+                "C:\\x¦\u202e¦null¦NaN¦-1¦1e9¦true¦x'y\"z¦'; DROP --¦_delta_log/00000000000000000000.json¦a.parquet",
+                "__HIVE_DEFAULT_PARTITION__¦1970-01-01¦decimal(99,1)",
+            ),
+            *("é" * 99, "a" * 300, "a" * 100_000, "a/" * 5000, "9" * 5000),
         ]
 
     def any(self, rng: random.Random) -> str:
@@ -158,42 +92,24 @@ class Words:
     def properties(self) -> dict[str, str]:
         """Properties that choose code, hosts or credentials, or tell writers what to do."""
         at = f"http://{self.authority}"
-        return {
-            "s3.endpoint": at,
-            "s3.proxy-uri": at,
-            "s3.signer": "S3V4RestSigner",
-            "s3.signer.uri": at,
-            "s3.region": at,
-            "gcs.service.host": at,
-            "adls.account-name": "evil",
-            "hdfs.host": "127.0.0.1",
-            "token": "x",
-            "uri": at,
-            "py-io-impl": "hostile_module.Evil",
-            "write.py-location-provider.impl": "hostile_module.Evil",
-            "s3.retry-strategy-impl": "hostile_module.Evil",
-            "write.metadata.delete-after-commit.enabled": "true",
-            "write.metadata.previous-versions-max": "1",
-            "write.object-storage.enabled": "true",
-            "write.parquet.bloom-filter-enabled.column.id": "true",
+        said = listed(
+            f"s3.endpoint={at}¦s3.proxy-uri={at}¦s3.signer=S3V4RestSigner¦s3.signer.uri={at}¦s3.region={at}",
+            f"gcs.service.host={at}¦adls.account-name=evil¦hdfs.host=127.0.0.1¦token=x¦uri={at}",
+            "py-io-impl=hostile_module.Evil¦write.py-location-provider.impl=hostile_module.Evil",
+            "s3.retry-strategy-impl=hostile_module.Evil¦write.metadata.delete-after-commit.enabled=true",
+            "write.metadata.previous-versions-max=1¦write.object-storage.enabled=true",
+            "write.parquet.bloom-filter-enabled.column.id=true¦write.parquet.bloom-filter-fpp.column.id=nan",
+            "write.parquet.compression-codec=evil¦write.target-file-size-bytes=-1",
+            "commit.manifest.min-count-to-merge=x¦format-version=99¦write.metadata.compression-codec=gzip",
+            "delta.columnMapping.mode=id¦delta.checkpointPolicy=v2¦delta.appendOnly=true",
+            "delta.enableDeletionVectors=false¦delta.enableInCommitTimestamps=true",
+            "delta.dataSkippingNumIndexedCols=-9¦delta.dataSkippingStatsColumns=`¦delta.minReaderVersion=x",
+        )
+        return dict(pair.split("=") for pair in said) | {
             "write.parquet.bloom-filter-max-bytes": "9" * 5000,
-            "write.parquet.bloom-filter-fpp.column.id": "nan",
-            "write.parquet.compression-codec": "evil",
-            "write.target-file-size-bytes": "-1",
             "commit.retry.num-retries": "9" * 30,
-            "commit.manifest.min-count-to-merge": "x",
             "schema.name-mapping.default": "[" * DEEP,
-            "format-version": "99",
-            "write.metadata.compression-codec": "gzip",
-            "delta.columnMapping.mode": "id",
-            "delta.checkpointPolicy": "v2",
-            "delta.appendOnly": "true",
-            "delta.enableDeletionVectors": "false",
-            "delta.enableInCommitTimestamps": "true",
-            "delta.dataSkippingNumIndexedCols": "-9",
             "delta.inCommitTimestampEnablementVersion": "9" * 5000,
-            "delta.dataSkippingStatsColumns": "`",
-            "delta.minReaderVersion": "x",
         }
 
 

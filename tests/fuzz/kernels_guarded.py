@@ -85,20 +85,9 @@ def hashes(rng: random.Random, at_end: bool) -> None:
     lengths = random_.integers(0, rng.choice((1, 2, 9, 40, 70)), n)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
     texts = random_.integers(0, 256, int(offsets[-1])).astype(np.uint8)
-    for kernel in (
-        native.xxh64_fixed,
-        native.murmur3_fixed,
-        native.hive64_fixed,
-        native.murmur3_h2_fixed,
-    ):
-        same(kernel, data, np.uint64(width), seed, out, at_end=at_end)
-    for kernel in (
-        native.xxh64_variable,
-        native.murmur3_variable,
-        native.hive64_variable,
-        native.murmur3_h2_variable,
-    ):
-        same(kernel, texts, offsets, seed, out, at_end=at_end)
+    for name in ("xxh64", "murmur3", "hive64", "murmur3_h2"):
+        same(getattr(native, f"{name}_fixed"), data, np.uint64(width), seed, out, at_end=at_end)
+        same(getattr(native, f"{name}_variable"), texts, offsets, seed, out, at_end=at_end)
     for width in (4, 8):
         numbers = random_.integers(0, 256, n * width).astype(np.uint8)
         same(native.wang_fixed, numbers, np.uint64(width), np.uint64(rng.randrange(2)), out, at_end=at_end)
@@ -159,24 +148,13 @@ def asking(rng: random.Random, at_end: bool) -> None:
         common = (kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
         # Some filters are in memory, which may end too early as well.
         places = np.where(random_.random(n) < 0.5, offsets, -1)
-        memory = np.frombuffer(
-            bytes(data[: rng.choice((len(data), len(data) - 1, rng.randrange(len(data))))]), np.uint8
-        )
+        end = rng.choice((len(data), len(data) - 1, rng.randrange(len(data))))
+        memory = np.frombuffer(bytes(data[:end]), np.uint8)
         where = np.array([np.full(n, file.fileno()), offsets, places])
         answers = np.zeros(n, np.uint8)
         same(ask_kernel.ask, memory, where, sizes, whole, *common, wanted, answers, *counted, at_end=at_end)
-        same(
-            ask_kernel.ask_whole,
-            memory,
-            where,
-            sizes,
-            *common,
-            wanted,
-            bool(rng.randrange(2)),
-            np.zeros(n, np.uint8),
-            counted[0],
-            at_end=at_end,
-        )
+        more = (wanted, bool(rng.randrange(2)), np.zeros(n, np.uint8), counted[0])
+        same(ask_kernel.ask_whole, memory, where, sizes, *common, *more, at_end=at_end)
 
 
 def walks(rng: random.Random, at_end: bool) -> None:

@@ -9,127 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from hostile_words import listed
 
-TEXTS = [
-    "id = 5 AND name NOT IN ('a', NULL) OR price BETWEEN 1.50 AND 2",
-    "5 < id",
-    "flag IS NOT TRUE",
-    "\"dotted.name\" = x'00ff'",
-    "user.id = -7",
-    "list_contains(tags, 5)",
-    "at >= TIMESTAMP '2026-01-31 12:00:00+02:00'",
-    "id IN (1, 2, 3, -4)",
-    "NOT (id = 5)",
-    "name IN ('a', 'b''c')",
-    "id IS NOT DISTINCT FROM NULL",
-    "CAST('5' AS BIGINT) = id",
-    "5 = ANY(tags)",
-    "id = 0xff",
-    "half_null > 1e-3",
-    "DATE '2026-01-31' <= day",
-    "lower(name) = 'x'",
-    "id = name",
-    "CASE WHEN id = 5 THEN TRUE END",
-    "id = 5 -- why",
-    "id /* ( */ = 5",
-    "name LIKE 'a%'",
-    "id = UUID '00112233-4455-6677-8899-aabbccddeeff'",
-    "id IN (SELECT 5)",
-    "((id = 5))",
-    "id = TIME '12:00:00'",
-]
-PIECES = [
-    "(",
-    ")",
-    ",",
-    "'",
-    '"',
-    "`",
-    ".",
-    "=",
-    "<",
-    "<>",
-    "!=",
-    "!",
-    "AND",
-    "OR",
-    "NOT",
-    "IN",
-    "IS",
-    "NULL",
-    "TRUE",
-    "BETWEEN",
-    "LIKE",
-    "ESCAPE",
-    "CAST(",
-    "AS",
-    "DATE",
-    "TIMESTAMP",
-    "INTERVAL",
-    "DECIMAL(5, 2)",
-    "x'",
-    "0x",
-    "1e",
-    "1e999",
-    "-",
-    "+",
-    "~",
-    "*",
-    "/",
-    "%",
-    "||",
-    "::int",
-    "->",
-    "[",
-    "]",
-    "{",
-    "}",
-    "$1",
-    ":p",
-    "?",
-    "@",
-    "#",
-    ";",
-    "--",
-    "/*",
-    "*/",
-    "\\",
-    "\n",
-    "\t",
-    "\0",
-    "\x0b",
-    "\u00a0",
-    "\ud800",
-    "é",
-    "CASE",
-    "END",
-    "WHEN",
-    "SELECT",
-    "FROM",
-    "EXISTS",
-    "ANY",
-    "ALL",
-    "list_contains(",
-    "id",
-    "name",
-    "tags",
-    "user.id",
-    "half_null",
-    "99999999999999999999",
-    "1.5",
-    "'2026-01-31'",
-    "x IN (1, 2)",
-    "OVER",
-    "LATERAL",
-    "PIVOT",
-    "MATCH",
-    "GLOB",
-    "SIMILAR TO",
-    "AT TIME ZONE 'x'",
-    "COLLATE x",
-    "<=>",
-    "@>",
-]
+TEXTS = listed(
+    "id = 5 AND name NOT IN ('a', NULL) OR price BETWEEN 1.50 AND 2¦5 < id¦flag IS NOT TRUE",
+    "\"dotted.name\" = x'00ff'¦user.id = -7¦list_contains(tags, 5)¦at >= TIMESTAMP '2026-01-31 12:00:00+02:00'",
+    "id IN (1, 2, 3, -4)¦NOT (id = 5)¦name IN ('a', 'b''c')¦id IS NOT DISTINCT FROM NULL¦CAST('5' AS BIGINT) = id",
+    "5 = ANY(tags)¦id = 0xff¦half_null > 1e-3¦DATE '2026-01-31' <= day¦lower(name) = 'x'¦id = name",
+    "CASE WHEN id = 5 THEN TRUE END¦id = 5 -- why¦id /* ( */ = 5¦name LIKE 'a%'",
+    "id = UUID '00112233-4455-6677-8899-aabbccddeeff'¦id IN (SELECT 5)¦((id = 5))¦id = TIME '12:00:00'",
+)
+PIECES = listed(
+    "(¦)¦,¦'¦\"¦`¦.¦=¦<¦<>¦!=¦!¦AND¦OR¦NOT¦IN¦IS¦NULL¦TRUE¦BETWEEN¦LIKE¦ESCAPE¦CAST(¦AS¦DATE¦TIMESTAMP¦INTERVAL",
+    "DECIMAL(5, 2)¦x'¦0x¦1e¦1e999¦-¦+¦~¦*¦/¦%¦||¦::int¦->¦[¦]¦{¦}¦$1¦:p¦?¦@¦#¦;¦--¦/*¦*/¦\\¦\n¦\t¦\x00¦\x0b¦\xa0",
+    "\ud800¦é¦CASE¦END¦WHEN¦SELECT¦FROM¦EXISTS¦ANY¦ALL¦list_contains(¦id¦name¦tags¦user.id¦half_null",
+    "99999999999999999999¦1.5¦'2026-01-31'¦x IN (1, 2)¦OVER¦LATERAL¦PIVOT¦MATCH¦GLOB¦SIMILAR TO¦AT TIME ZONE 'x'",
+    "COLLATE x¦<=>¦@>",
+)
 NAMES = ["id", "name", "half_null", "flag", "colour", "tags", "user", "no", "user.id", "", "a.b", "*", "\0", "\u00e9"]
 OPERATORS = ["=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "IN", "", "~", None, 5]
 
@@ -188,13 +84,8 @@ def filters(rng: random.Random) -> Any:
         if what < 0.1:
             return rng.choice((None, 5, "id = 5", [], ("id",), ("id", "="), ("id", "=", 5, 6)))
         kind = rng.choice((tuple, tuple, list))
-        return kind(
-            (
-                rng.choice(NAMES) if what < 0.95 else _value(rng),
-                rng.choice(OPERATORS[: 9 if what < 0.9 else None]),
-                _value(rng),
-            )
-        )
+        name = rng.choice(NAMES) if what < 0.95 else _value(rng)
+        return kind((name, rng.choice(OPERATORS[: 9 if what < 0.9 else None]), _value(rng)))
 
     conditions = [condition() for _ in range(rng.choice((0, 1, 1, 2, 3)))]
     return rng.choice((conditions, tuple(conditions), [conditions], [conditions, [condition()]], condition()))
@@ -210,15 +101,8 @@ def expression(rng: random.Random, deep: int = 0) -> Any:
 
 
 def _expression(rng: random.Random, deep: int) -> Any:
-    column = rng.choice(
-        (
-            pc.field(rng.choice(NAMES)),
-            pc.field("user", "id"),
-            pc.field(0),
-            pc.field(("user", "mail")),
-            pc.scalar(_value(rng)),
-        )
-    )
+    fields = [pc.field(rng.choice(NAMES)), pc.field("user", "id"), pc.field(0), pc.field(("user", "mail"))]
+    column = rng.choice([*fields, pc.scalar(_value(rng))])
     if deep > 4 or rng.random() < 0.4:
         value = _value(rng)
         made = [

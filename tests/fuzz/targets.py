@@ -79,15 +79,10 @@ def ours() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.parquet"
         for spec in SPECS:
-            table = {
-                "id": pa.array(range(60)),
-                "name": [f"user-{i}" for i in range(60)],
-                "tags": [[i, i + 1] for i in range(60)],
-            }
-            table |= {
-                "user": [{"id": i, "mail": None} for i in range(60)],
-                "half_null": [None if i % 2 else float(i) for i in range(60)],
-            }
+            ids = range(60)
+            table = {"id": pa.array(ids), "name": [f"user-{i}" for i in ids], "tags": [[i, i + 1] for i in ids]}
+            table["user"] = [{"id": i, "mail": None} for i in ids]
+            table["half_null"] = [None if i % 2 else float(i) for i in ids]
             pq.write_table(pa.table(table), path, row_group_size=30, write_page_index=True, use_dictionary=["name"])
             parquet_bloom.add_filters(path, in_place=True, columns=["id", "name", "tags"], spec=spec, sync=False)
             made.append(path.read_bytes())
@@ -123,10 +118,9 @@ def page_indexes() -> list[bytes]:
         with contextlib.suppress(ParquetBloomError):
             footer = decode_footer(*_footer(data))
             for _, _, chunk in footer.chunks():
-                if chunk.offset_index_offset and chunk.offset_index_length:
-                    found.append(
-                        data[chunk.offset_index_offset : chunk.offset_index_offset + chunk.offset_index_length]
-                    )
+                at, length = chunk.offset_index_offset, chunk.offset_index_length
+                if at and length:
+                    found.append(data[at : at + length])
     return found[:200]
 
 
@@ -157,13 +151,8 @@ def _run_footer(data: bytes, _: Path) -> None:
     provenance.our_indexes(footer)
     footer_filters(footer)
     assert footer.structure_starts
-    _ = (
-        footer.exact,
-        footer.draft_filters,
-        footer.foreign_filter_fields,
-        footer.filter_fields,
-        footer.overlaps_pages(10, 90),
-    )
+    _ = footer.exact, footer.draft_filters, footer.foreign_filter_fields, footer.filter_fields
+    footer.overlaps_pages(10, 90)
 
 
 def _run_outline(data: bytes, _: Path) -> None:
@@ -269,9 +258,8 @@ def _run_deleted(data: bytes, _: Path) -> None:
 
 def _make_lance_end(rng: random.Random, _: Path) -> bytes:
     table = struct.pack("<QQQQQQ", 0, 10, 10, 20, 30, 32)
-    return flipped(
-        bytes(30) + lance.placeholder() + table + struct.pack("<QQQIIHH4s", 0, 0, 62, 3, 5, 2, 1, b"LANC"), rng
-    )
+    tail = struct.pack("<QQQIIHH4s", 0, 0, 62, 3, 5, 2, 1, b"LANC")
+    return flipped(bytes(30) + lance.placeholder() + table + tail, rng)
 
 
 def _run_lance_end(data: bytes, _: Path) -> None:
@@ -287,11 +275,9 @@ def _run_lance_end(data: bytes, _: Path) -> None:
 
 def _make_words(rng: random.Random, _: Path) -> bytes:
     seeds = ["user.id", '"a.b".c', "tags.list.element", 'x."q""".y', "*", '"*"', "u?er.[a-z]*"]
-    said = flipped(rng.choice(seeds).encode(), rng, 1)
     pairs = [b"parquet.enable.dictionary=true", b"parquet.bloom.filter.max.bytes=1048576", b"a=b=c", b"hive.x"]
-    return json.dumps(
-        [said.decode("utf-8", "replace"), flipped(rng.choice(pairs), rng).decode("utf-8", "replace")]
-    ).encode()
+    said = flipped(rng.choice(seeds).encode(), rng, 1), flipped(rng.choice(pairs), rng)
+    return json.dumps([one.decode("utf-8", "replace") for one in said]).encode()
 
 
 def _run_words(data: bytes, _: Path) -> None:
@@ -306,11 +292,8 @@ def _run_words(data: bytes, _: Path) -> None:
 
 
 def _make_parameters(rng: random.Random, _: Path) -> bytes:
-    seeds = [
-        {lance.ITEMS: "8192", lance.PROBABILITY: "0.00057"},
-        {lance.ITEMS: str(2**62), lance.PROBABILITY: "1e-300"},
-    ]
-    return flipped(json.dumps(rng.choice(seeds)).encode(), rng)
+    items, probability = rng.choice([("8192", "0.00057"), (str(2**62), "1e-300")])
+    return flipped(json.dumps({lance.ITEMS: items, lance.PROBABILITY: probability}).encode(), rng)
 
 
 def _run_parameters(data: bytes, _: Path) -> None:
@@ -369,9 +352,7 @@ def _make_file(rng: random.Random, _: Path) -> bytes:
     if what < 0.9 and places:
         at = rng.choice(places)
         wrong = _wrong(data[at : at + 60], rng)[:60]
-        return (
-            data[:at] + wrong + data[at + len(wrong) :] if rng.random() < 0.8 else data[:at] + wrong + data[at + 60 :]
-        )
+        return data[:at] + wrong + data[at + (len(wrong) if rng.random() < 0.8 else 60) :]
     return flipped(data, rng)
 
 
@@ -382,14 +363,13 @@ def _places(data: bytes) -> tuple[int, ...]:
     with contextlib.suppress(ParquetBloomError):
         for _, _, chunk in decode_footer(*_footer(data)).chunks():
             meta = chunk.meta_data
-            named = (
-                meta.data_page_offset,
-                meta.dictionary_page_offset,
-                meta.bloom_filter_offset,
-                chunk.offset_index_offset,
-            )
+            pages = (meta.data_page_offset, meta.dictionary_page_offset)
+            named = (*pages, meta.bloom_filter_offset, chunk.offset_index_offset)
             found += [at for at in named if at and 0 < at < len(data)]
     return tuple(found)
+
+
+_CHECKED = ("id = 5", "name = 'user-5' AND id IN (1, 2, 3)", "tags.list.element IS NULL OR id > 5")
 
 
 def _run_file(data: bytes, folder: Path) -> None:
@@ -399,22 +379,17 @@ def _run_file(data: bytes, folder: Path) -> None:
     rng = random.Random(data[-200:])
     column = rng.choice(("id", "name", "int64", "trace_id", "*"))
     spec = rng.choice(SPECS)
+    add = {"overwrite": True, "sync": False, "threads": 1}
     calls: list[Callable[[], object]] = [
         lambda: parquet_bloom.inspect(path),
-        lambda: parquet_bloom.check(
-            path, rng.choice(("id = 5", "name = 'user-5' AND id IN (1, 2, 3)", "tags.list.element IS NULL OR id > 5"))
-        ),
+        lambda: parquet_bloom.check(path, rng.choice(_CHECKED)),
         lambda: parquet_bloom.verify(path),
         lambda: parquet_bloom.count(path, "id > 5 AND id < 50"),
         lambda: parquet_bloom.read_table(path, "id = 5 OR half_null IS NULL"),
         lambda: list(parquet_bloom.read_batches(path, "name = 'user-5'", columns=["id"])),
         lambda: parquet_bloom.prune(path, column="id", values=[1, 2, 3]),
-        lambda: parquet_bloom.add_filters(
-            path, out, overwrite=True, columns=[column], spec=spec, sync=False, threads=1
-        ),
-        lambda: parquet_bloom.add_filters(
-            path, out, overwrite=True, columns=["id"], replace=True, sync=False, threads=1
-        ),
+        lambda: parquet_bloom.add_filters(path, out, columns=[column], spec=spec, **add),
+        lambda: parquet_bloom.add_filters(path, out, columns=["id"], replace=True, **add),
         lambda: parquet_bloom.remove_filters(path, out, overwrite=True, sync=False),
     ]
     for call in rng.sample(calls, 2):
@@ -424,13 +399,8 @@ def _run_file(data: bytes, folder: Path) -> None:
     assert not left, f"left behind: {left}"
 
 
-_ASKED = (
-    "id = 5",
-    "name = 'user-5' AND id IN (1, 2, 3)",
-    "id > 5 AND id < 50 OR name = 'x'",
-    "NOT (id = 7) OR half_null IS NULL",
-    "trace_id = 'x' OR int64 = 5",
-)
+_ASKED = ("id = 5", "name = 'user-5' AND id IN (1, 2, 3)", "id > 5 AND id < 50 OR name = 'x'")
+_ASKED += ("NOT (id = 7) OR half_null IS NULL", "trace_id = 'x' OR int64 = 5")
 
 
 def _run_together(data: bytes, folder: Path) -> None:
@@ -468,9 +438,8 @@ def _index(folder: Path) -> bytes:
     (folder / "data").mkdir(exist_ok=True)
     table = pa.table({"id": pa.array([None if i % 7 == 3 else i for i in range(40)])})
     pq.write_table(table, folder / "data/0.parquet", write_page_index=True)
-    built = build_index(
-        folder / "data", ["id"], folder / "index", items=10, probability=0.1, overwrite=True, sync=False
-    )
+    more = {"items": 10, "probability": 0.1, "overwrite": True, "sync": False}
+    built = build_index(folder / "data", ["id"], folder / "index", **more)
     return Path(built.indexes[0].path).read_bytes()
 
 

@@ -15,32 +15,7 @@ from support import naive
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 INTEGERS = (I16, I32, I64)
-EDGES = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    31,
-    32,
-    33,
-    63,
-    64,
-    127,
-    128,
-    255,
-    256,
-    32767,
-    32768,
-    65535,
-    65536,
-    2**20,
-    2**24,
-    2**27,
-]
+EDGES = [*range(6), 7, 8, 31, 32, 33, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**20, 2**24, 2**27]
 EDGES += [2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**48, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**70]
 
 
@@ -183,9 +158,8 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 def _change(holder: list[Any], i: int, rng: random.Random) -> None:
     one = holder[i]
-    is_field = (
-        isinstance(one, list) and len(one) == 3 and isinstance(one[0], int) and not isinstance(one[2], list | None)
-    )
+    is_struct_s = isinstance(one, list) and len(one) == 3 and isinstance(one[0], int)
+    is_field = is_struct_s and not isinstance(one[2], list | None)
     what = rng.random()
     if what < 0.1:
         del holder[i]
@@ -211,9 +185,8 @@ def _other(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return rng.choice(
-            (*EDGES, *(-edge for edge in EDGES), value + 1, value - 1, -value, value ^ 1 << rng.randrange(63))
-        )
+        near = (value + 1, value - 1, -value, value ^ 1 << rng.randrange(63))
+        return rng.choice((*EDGES, *(-edge for edge in EDGES), *near))
     if isinstance(value, Fixed):
         return Fixed(flipped(value, rng, 1))
     if isinstance(value, bytes):

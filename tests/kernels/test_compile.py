@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import xxhash
+from support.named import named
 
 import parquet_bloom
 from parquet_bloom.kernels import compiler
@@ -39,8 +40,7 @@ def test_many_processes_fill_one_cache(tmp_path: Path) -> None:
     """numba #4807: processes that write one cache at once can crash; the lock keeps them apart."""
     several = [start(NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(3)]
     for process in several:
-        out, errors = process.communicate(timeout=200)
-        assert (process.returncode, out) == (0, "right\n"), errors
+        is_right(process)
     assert list(tmp_path.rglob("*.nbi")), "what was compiled is kept for the next process"
     assert list(tmp_path.rglob("parquet_bloom.lock"))
 
@@ -78,22 +78,23 @@ def test_nothing_is_compiled_before_it_is_needed() -> None:
     assert done.stdout == "True []\n"
 
 
+def is_right(process: subprocess.Popen[str]) -> None:
+    out, errors = process.communicate(timeout=200)
+    assert (process.returncode, out) == (0, "right\n"), errors
+
+
 def test_without_a_place_for_a_cache(tmp_path: Path) -> None:
     """A read-only installation, as in a zip or a locked-down image, and no home folder either."""
     if os.geteuid() == 0:
         pytest.skip("root can write everywhere")
     sealed = tmp_path / "sealed"
     sealed.mkdir(mode=0o500)
-    process = start(WORK, HOME=str(sealed), XDG_CACHE_HOME=str(sealed), NUMBA_CACHE_DIR=str(sealed))
-    out, errors = process.communicate(timeout=200)
-    assert (process.returncode, out) == (0, "right\n"), errors
+    is_right(start(WORK, HOME=str(sealed), XDG_CACHE_HOME=str(sealed), NUMBA_CACHE_DIR=str(sealed)))
 
 
 def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
-    process = start(WORK, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
-    out, errors = process.communicate(timeout=200)
-    assert (process.returncode, out) == (0, "right\n"), errors
+    is_right(start(WORK, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache")))
 
 
 def test_control_c_while_a_kernel_is_loaded_does_not_reach_the_compiler() -> None:
@@ -138,19 +139,25 @@ def cache(tmp_path: Path) -> Path:
 CODE = "native.a.py311.1.nbc"
 
 
+PLACES = ("", CODE, "..")  # the folder, the code in it, the folder above
+
+
 @pytest.mark.parametrize("mode", [0o002, 0o020, 0o420], ids=["everybody", "a-group", "our-own-group"])
-@pytest.mark.parametrize("what", ["", CODE, ".."], ids=["folder", "code", "folder-above"])
-def test_a_cache_that_others_may_write_is_refused(cache: Path, what: str, mode: int) -> None:
+def test_a_cache_that_others_may_write_is_refused(cache: Path, mode: int) -> None:
     """Whoever may write there could have machine code of theirs run."""
-    path = cache / what
-    if mode == 0o020:
-        if os.geteuid() != 0:
-            pytest.skip("only root can give a file to another group")
-        os.chown(path, -1, 54321)
-    elif mode == 0o420 and Path(compiler.__file__).parent.stat().st_mode & 0o020:
+    if mode == 0o020 and os.geteuid() != 0:
+        pytest.skip("only root can give a file to another group")
+    if mode == 0o420 and Path(compiler.__file__).parent.stat().st_mode & 0o020:
         pytest.skip("who may write there may write this package too")
-    path.chmod(path.stat().st_mode | mode)
-    with pytest.raises(compiler.CacheRefused, match="can be written by other users"):
+    for path in (cache / what for what in PLACES):
+        before = path.stat()
+        if mode == 0o020:
+            os.chown(path, -1, 54321)
+        path.chmod(before.st_mode | mode)
+        with named(path), pytest.raises(compiler.CacheRefused, match="can be written by other users"):
+            compiler.check_ours(str(cache))
+        os.chown(path, -1, before.st_gid)
+        path.chmod(before.st_mode)
         compiler.check_ours(str(cache))
 
 
@@ -173,11 +180,12 @@ def test_a_folder_above_with_the_sticky_bit(cache: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-@pytest.mark.parametrize("what", ["", CODE, ".."], ids=["folder", "code", "folder-above"])
-def test_a_cache_of_another_user_is_refused(cache: Path, what: str) -> None:
-    os.chown(cache / what, 12345, -1)
-    with pytest.raises(compiler.CacheRefused, match="belongs to user 12345"):
-        compiler.check_ours(str(cache))
+def test_a_cache_of_another_user_is_refused(cache: Path) -> None:
+    for path in (cache / what for what in PLACES):
+        os.chown(path, 12345, -1)
+        with named(path), pytest.raises(compiler.CacheRefused, match="belongs to user 12345"):
+            compiler.check_ours(str(cache))
+        os.chown(path, os.geteuid(), -1)
 
 
 def test_code_that_is_a_link_is_refused(cache: Path, tmp_path: Path) -> None:

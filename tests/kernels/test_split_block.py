@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
 from support.corpus import corpus_file, vector_file
+from support.named import named
 
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import block, split_block
@@ -28,7 +30,7 @@ from parquet_bloom.kernels.split_block import (
     from_bytes,
     insert_hashes,
     size_for,
-)  # fmt: skip
+)
 
 BOTH_LOOPS = pytest.mark.usefixtures("loops")
 
@@ -54,8 +56,7 @@ def built(values, n_blocks: int, rule: str) -> np.ndarray:
 
 @BOTH_LOOPS
 @pytest.mark.parametrize(
-    ("rule", "n_blocks"),
-    [("multiply-shift", n) for n in (1, 2, 3, 7, 31, 64, 1000)] + [("mask", n) for n in (1, 2, 32, 1024)],
+    ("rule", "n_blocks"), [*(("multiply-shift", n) for n in (1, 3, 64, 1000)), *(("mask", n) for n in (1, 32, 1024))]
 )
 def test_insert_and_probe_are_those_of_the_twin(rule, n_blocks):
     inserted = [*CORNERS, *hashes(400).tolist()]
@@ -74,16 +75,6 @@ def test_insert_and_probe_are_those_of_the_twin(rule, n_blocks):
 
 
 @BOTH_LOOPS
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 6), st.sampled_from(RULES))
-def test_any_hashes(values, level, rule):
-    blocks = built(values, 1 << level, rule)
-    assert blocks.reshape(-1).tolist() == naive.build(values, 1 << level, rule)
-    assert contains_hashes(blocks, np.array(values, np.uint64), rule).all()
-    assert bits_set(blocks) == sum(word.bit_count() for word in blocks.reshape(-1).tolist())
-
-
-@BOTH_LOOPS
 @settings(max_examples=30, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
 def test_any_block(raw, values):
@@ -93,12 +84,13 @@ def test_any_block(raw, values):
 
 
 @BOTH_LOOPS
-def test_inserting_adds_and_keeps():
-    values = hashes(100)
+def test_inserting_adds_and_keeps_and_takes_strided_hashes():
+    values = hashes(200)[::2]
     blocks = built(values[:50], 8, "mask")
     insert_hashes(blocks, values[50:], "mask")
     insert_hashes(blocks, values[:0], "mask")
-    assert np.array_equal(blocks, built(values, 8, "mask"))
+    assert np.array_equal(blocks, built(values.copy(), 8, "mask"))
+    assert contains_hashes(blocks, values, "mask").all()
 
 
 @BOTH_LOOPS
@@ -106,69 +98,40 @@ def test_blocks_of_a_file_are_read_only_and_may_begin_anywhere():
     values = hashes(50)
     raw = built(values, 16, "multiply-shift").tobytes()
     for shift in range(8):
-        view = memoryview(bytes(shift) + raw)[shift:]
-        blocks = from_bytes(view)
+        blocks = from_bytes(memoryview(bytes(shift) + raw)[shift:])
         assert not blocks.flags.writeable
         assert contains_hashes(blocks, values).all()
         assert blocks.tobytes() == raw
 
 
-@BOTH_LOOPS
-def test_strided_hashes():
-    values = hashes(200)
-    assert np.array_equal(built(values[::2], 8, "mask"), built(values[::2].copy(), 8, "mask"))
-    assert contains_hashes(built(values[::2], 8, "mask"), values[::2], "mask").all()
-
-
 # --- shapes ---------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("num_bytes", [0, -32, 1, 31, 33, 63])
-def test_empty_and_from_bytes_refuse_what_is_no_bitset(num_bytes):
-    with pytest.raises(FilterShapeError, match=f"{num_bytes} bytes"):
-        empty(num_bytes)
-    with pytest.raises(FilterShapeError, match="bytes"):
-        from_bytes(bytes(max(num_bytes, 0)))
+WRONG_BLOCKS = [np.zeros(shape, np.uint32) for shape in ((0, 8), (4, 4), (4, 9), 8, (2, 2, 8))]
+WRONG_BLOCKS += [np.zeros((4, 8), kind) for kind in (np.uint64, np.int32, ">u4")]
+WRONG_BLOCKS += [np.zeros((4, 16), np.uint32)[:, ::2], np.zeros((8, 4), np.uint32).T]
 
 
-@pytest.mark.parametrize(
-    "blocks",
-    [
-        np.zeros((0, 8), np.uint32),
-        np.zeros((4, 4), np.uint32),
-        np.zeros((4, 9), np.uint32),
-        np.zeros(8, np.uint32),
-        np.zeros((2, 2, 8), np.uint32),
-        np.zeros((4, 8), np.uint64),
-        np.zeros((4, 8), np.int32),
-        np.zeros((4, 8), ">u4"),
-        np.zeros((4, 16), np.uint32)[:, ::2],
-        np.zeros((8, 4), np.uint32).T,
-    ],
-    ids=lambda b: f"{b.dtype}{b.shape}",
-)
-def test_blocks_of_another_shape_are_refused(blocks):
-    for rule in RULES:
-        with pytest.raises(FilterShapeError):
-            insert_hashes(blocks, hashes(1), rule)
-        with pytest.raises(FilterShapeError):
-            contains_hashes(blocks, hashes(1), rule)
+def refused(text, call, *arguments):
+    with named(arguments), pytest.raises(FilterShapeError, match=text):
+        call(*arguments)
 
 
-@pytest.mark.parametrize("n_blocks", [3, 5, 6, 12, 1023])
-def test_mask_indexing_needs_a_power_of_two(n_blocks):
-    blocks = empty(32 * n_blocks)
-    for call in (insert_hashes, contains_hashes):
-        with pytest.raises(FilterShapeError, match=str(n_blocks)):
-            call(blocks, hashes(1), "mask")
-    with pytest.raises(FilterShapeError, match=str(n_blocks)):
-        block_index(1, n_blocks, "mask")
-
-
-@pytest.mark.parametrize("n_bytes", [0, 4, 31, 33, 64])
-def test_a_block_has_32_bytes(n_bytes):
-    with pytest.raises(FilterShapeError):
-        block_contains(b"\xff" * n_bytes, 1)
+def test_what_is_no_bitset_is_refused():
+    for num_bytes in (0, -32, 1, 31, 33, 63):
+        refused(f"{num_bytes} bytes", empty, num_bytes)
+        refused("bytes", from_bytes, bytes(max(num_bytes, 0)))
+    for n_bytes in (0, 4, 31, 33, 64):
+        refused(".", block_contains, b"\xff" * n_bytes, 1)
+    for blocks, rule, call in product(WRONG_BLOCKS, RULES, (insert_hashes, contains_hashes)):
+        refused(".", call, blocks, hashes(1), rule)
+    for n_blocks in (3, 5, 6, 12, 1023):  # the mask needs a power of two
+        for call in (insert_hashes, contains_hashes):
+            refused(str(n_blocks), call, empty(32 * n_blocks), hashes(1), "mask")
+        refused(str(n_blocks), block_index, 1, n_blocks, "mask")
+    for n_blocks, rule in product((1, 3, 7), RULES):
+        refused(str(n_blocks), fold, empty(32 * n_blocks), rule)
+    for num_bytes, counts in ((96, [3]), (16, [3]), (64, [2]), (64, [4, -1])):
+        refused(".", split_block.build_each, num_bytes, np.array(counts, np.int64), np.zeros(3, np.uint64), "mask")
 
 
 # --- fold -----------------------------------------------------------------------------------------
@@ -193,41 +156,16 @@ def test_multiply_shift_folds_any_even_number_of_blocks():
         assert np.array_equal(fold(built(values, n_blocks, RULES[0])), built(values, n_blocks // 2, RULES[0]))
 
 
-@pytest.mark.parametrize("n_blocks", [1, 3, 7])
-def test_an_odd_number_of_blocks_cannot_be_folded(n_blocks):
-    for rule in RULES:
-        with pytest.raises(FilterShapeError, match=str(n_blocks)):
-            fold(empty(32 * n_blocks), rule)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=60), st.integers(1, 7), st.sampled_from(RULES))
-def test_any_fold(values, level, rule):
-    assert np.array_equal(fold(built(values, 1 << level, rule), rule), built(values, 1 << (level - 1), rule))
-
-
 # --- rates and sizes ------------------------------------------------------------------------------
 
 
 @BOTH_LOOPS
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=80).map(lambda words: words[: len(words) // 8 * 8]))
-def test_the_exact_rate_is_a_fraction(words):
-    blocks = from_bytes(naive.words_to_bytes(words))
-    assert exact_rate(blocks) == pytest.approx(float(naive.exact_rate(words)), rel=1e-15, abs=0)
-
-
-@BOTH_LOOPS
-@pytest.mark.parametrize("n_blocks", [1, 255, 256, 257, 600])  # at once, or word by word
-def test_rates_and_bits_of_any_size_are_counted_alike(n_blocks):
-    blocks = np.random.default_rng(n_blocks).integers(0, 2**32, (n_blocks, 8), np.uint64).astype(np.uint32)
-    words = blocks.reshape(-1).tolist()
-    assert exact_rate(blocks) == float(naive.exact_rate(words))
-    assert split_block.bits_set(blocks) == sum(word.bit_count() for word in words)
-
-
-@BOTH_LOOPS
-def test_the_exact_rate_of_full_and_empty_filters():
+def test_rates_and_bits_of_any_size_are_counted_alike():
+    for n_blocks in (1, 2, 10, 255, 256, 257, 600):  # at once, or word by word
+        blocks = np.random.default_rng(n_blocks).integers(0, 2**32, (n_blocks, 8), np.uint64).astype(np.uint32)
+        words = blocks.reshape(-1).tolist()
+        assert exact_rate(blocks) == float(naive.exact_rate(words)), n_blocks
+        assert bits_set(blocks) == sum(word.bit_count() for word in words), n_blocks
     assert exact_rate(empty(64)) == 0.0
     assert exact_rate(from_bytes(b"\xff" * 64)) == 1.0
     one_word_clear = from_bytes(b"\xff" * 28 + bytes(4) + b"\xff" * 32)
@@ -237,22 +175,18 @@ def test_the_exact_rate_of_full_and_empty_filters():
     assert bits_set(many) == 256 << 17
 
 
-@BY_RULE
-@pytest.mark.parametrize("ndv", [300, 1000, 3000])
-def test_the_exact_rate_is_the_measured_one(rule, ndv):
-    blocks = built(hashes(ndv), 64, rule)
-    n = 400_000
-    measured = contains_hashes(blocks, hashes(n, seed=3), rule).mean()
-    rate = exact_rate(blocks)
-    assert abs(measured - rate) < 6 * math.sqrt(rate / n), "six standard deviations"
+def test_the_exact_rate_is_the_measured_one():
+    asked = hashes(400_000, seed=3)
+    for rule, ndv in (("mask", 300), ("multiply-shift", 1000), ("mask", 3000)):
+        blocks = built(hashes(ndv), 64, rule)
+        rate = exact_rate(blocks)
+        measured = contains_hashes(blocks, asked, rule).mean()
+        assert abs(measured - rate) < 6 * math.sqrt(rate / len(asked)), "six standard deviations"
 
 
-@pytest.mark.parametrize(("ndv", "num_bytes"), [(1, 64), (100, 64), (1000, 1024), (10**6, 1 << 20), (10**7, 1 << 22)])
-def test_the_expected_rate_is_the_poisson_sum(ndv, num_bytes):
-    assert expected_rate(ndv, num_bytes) == pytest.approx(naive.expected_rate(ndv, num_bytes), rel=1e-9)
-
-
-def test_the_expected_rate_at_its_ends():
+def test_the_expected_rate_is_the_poisson_sum():
+    for ndv, num_bytes in ((1, 64), (100, 64), (1000, 1024), (10**6, 1 << 20), (10**7, 1 << 22)):
+        assert expected_rate(ndv, num_bytes) == pytest.approx(naive.expected_rate(ndv, num_bytes), rel=1e-9)
     assert expected_rate(0, 64) == 0.0
     for ndv in (1198, 1202, 10**4, 10**9):  # on both sides of where the sum is cut short
         assert 1 - 1e-6 < expected_rate(ndv, 64) <= 1.0
@@ -265,14 +199,16 @@ def test_the_expected_rate_is_that_of_filters_built():
     assert np.mean(rates) == pytest.approx(expected_rate(5000, 256 * 32), rel=0.03)
 
 
-@pytest.mark.parametrize("fpp", [0.5, 0.1, 0.01, 0.001, 1e-6])
-def test_size_for_is_the_smallest_that_keeps_the_target(fpp):
-    for ndv in (1, 10, 700, 1000, 123_456, 5_000_000):
+def test_size_for_is_the_smallest_that_keeps_the_target():
+    for fpp, ndv in product((0.5, 0.1, 0.01, 0.001, 1e-6), (1, 10, 700, 1000, 123_456, 5_000_000)):
         size = size_for(ndv, fpp)
         assert 64 <= size <= 1 << 27
         assert size & (size - 1) == 0
         assert naive.expected_rate(ndv, size) <= fpp, ndv
         assert size == 64 or naive.expected_rate(ndv, size // 2) > fpp, ndv
+    assert size_for(0, 0.01) == 64
+    assert size_for(10**12, 0.01) == 1 << 27, "the largest"
+    assert [size_for(10**6, 0.01, most) for most in (4096, 5000)] == [4096, 4096]
 
 
 def test_the_table_of_sizes_is_that_of_the_code():
@@ -283,11 +219,8 @@ def test_the_table_of_sizes_is_that_of_the_code():
     assert len(lines) == 5
     for bits, fpp in zip((6.0, 10.5, 16.9, 26.3), targets, strict=True):
         assert str(bits) in split_block.__doc__
-        assert (
-            naive.expected_rate(10**6, 10**6 * (bits + 0.05) / 8)
-            <= fpp
-            <= naive.expected_rate(10**6, 10**6 * (bits - 0.05) / 8)
-        )
+        more, fewer = (naive.expected_rate(10**6, 10**6 * (bits + by) / 8) for by in (0.05, -0.05))
+        assert more <= fpp <= fewer
     for ndv, *cells in lines:
         n = int(ndv.replace(",", ""))
         for fpp, size, bits in zip(targets, cells[::2], cells[1::2], strict=True):
@@ -297,20 +230,9 @@ def test_the_table_of_sizes_is_that_of_the_code():
             assert naive.expected_rate(n, num_bytes) <= fpp < naive.expected_rate(n, num_bytes // 2)
 
 
-def test_size_for_stops_at_the_largest():
-    assert size_for(0, 0.01) == 64
-    assert size_for(10**12, 0.01) == 1 << 27
-    assert size_for(10**6, 0.01, 4096) == 4096
-    assert size_for(10**6, 0.01, 5000) == 4096
-
-
-@pytest.mark.parametrize(("ndv", "n_blocks"), [(10, 64), (1000, 64), (5000, 256), (20_000, 256), (100_000, 4096)])
-def test_the_estimated_ndv_is_near(ndv, n_blocks):
-    for rule in RULES:
+def test_the_estimated_ndv_is_near():
+    for rule, (ndv, n_blocks) in product(RULES, ((10, 64), (1000, 64), (20_000, 256), (100_000, 4096))):
         assert estimated_ndv(built(hashes(ndv), n_blocks, rule)) == pytest.approx(ndv, rel=0.05)
-
-
-def test_the_estimated_ndv_at_its_ends():
     assert estimated_ndv(empty(64)) == 0.0
     assert estimated_ndv(from_bytes(b"\xff" * 64)) == math.inf
 
@@ -319,15 +241,10 @@ def test_the_estimated_ndv_at_its_ends():
 
 
 @BOTH_LOOPS
-def test_the_vector_of_2018_bit_for_bit():
-    values = [naive.murmur3(w.encode(), SEED_2018) for w in WORDS]
-    blocks = built(values, 32, "mask")
+def test_the_vectors_of_2018_and_of_today_bit_for_bit():
+    blocks = built([naive.murmur3(w.encode(), SEED_2018) for w in WORDS], 32, "mask")
     written = corpus_file("bloom/parquet-testing__bloom_filter.bin").read_bytes()
     assert written == struct.pack("<3i", 1024, 0, 0) + blocks.tobytes()
-
-
-@BOTH_LOOPS
-def test_the_vector_of_today_bit_for_bit():
     blocks = built([naive.xxh64(w.encode()) for w in WORDS], 32, "multiply-shift")
     header = bytes.fromhex("15 80 10 1c 1c 00 00 1c 1c 00 00 1c 1c 00 00 00")
     assert corpus_file("bloom/parquet-testing__bloom_filter.xxhash.bin").read_bytes() == header + blocks.tobytes()
@@ -341,13 +258,10 @@ def test_the_class_of_2018_wrote_these_bits():
         assert written == struct.pack("<3i", len(written) - 12, 0, 0) + blocks.tobytes()
 
 
-def test_the_salts_are_those_of_the_format():
-    assert list(block.SALT) == naive.SALT
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 2**32), st.integers(0, 32))
 def test_masks_and_blocks_of_arrays_are_those_of_the_twin(values, n_blocks, level):
+    assert list(block.SALT) == naive.SALT
     asked = np.array([*CORNERS, *values], np.uint64)
     assert block.masks(asked).tolist() == [naive.mask_of(h) for h in asked.tolist()]
     for rule, z in (("multiply-shift", n_blocks), ("mask", 1 << level)):
@@ -357,24 +271,14 @@ def test_masks_and_blocks_of_arrays_are_those_of_the_twin(values, n_blocks, leve
 
 
 @BOTH_LOOPS
-@pytest.mark.parametrize("rule", ["multiply-shift", "mask"])
-@pytest.mark.parametrize("num_bytes", [32, 64, 1024])
-def test_many_small_filters_at_once(rule: str, num_bytes: int) -> None:
-    rng = np.random.default_rng(num_bytes)
+def test_many_small_filters_at_once():
     counts = np.array([0, 3, 1, 0, 40, 7], np.int64)
-    hashes = rng.integers(0, 2**64, counts.sum(), np.uint64)
-    many = split_block.build_each(num_bytes, counts, hashes, rule)
-    rates = split_block.rates_of_each(many)
-    for i, some in enumerate(np.split(hashes, np.cumsum(counts)[:-1])):
-        one = split_block.empty(num_bytes)
-        split_block.insert_hashes(one, some, rule)
-        assert (many[i] == one).all()
-        assert rates[i] == split_block.exact_rate(one)
-
-
-def test_many_small_filters_are_refused_what_does_not_fit() -> None:
-    hashes = np.zeros(3, np.uint64)
-    for num_bytes, counts in ((96, [3]), (16, [3]), (64, [2]), (64, [4, -1])):
-        with pytest.raises(FilterShapeError):
-            split_block.build_each(num_bytes, np.array(counts, np.int64), hashes, "mask")
-    assert split_block.build_each(64, np.empty(0, np.int64), hashes[:0], "mask").shape == (0, 2, 8)
+    for rule, num_bytes in product(RULES, (32, 64, 1024)):
+        values = hashes(int(counts.sum()), num_bytes)
+        many = split_block.build_each(num_bytes, counts, values, rule)
+        rates = split_block.rates_of_each(many)
+        for i, some in enumerate(np.split(values, np.cumsum(counts)[:-1])):
+            one = built(some, num_bytes // 32, rule)
+            assert (many[i] == one).all()
+            assert rates[i] == exact_rate(one)
+    assert split_block.build_each(64, np.empty(0, np.int64), hashes(0), "mask").shape == (0, 2, 8)

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
@@ -22,7 +23,6 @@ import xxhash
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.keys import index as key_index
-from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.entries import part_of
 from parquet_bloom.keys.manifest import Manifest, from_json, to_json
 from parquet_bloom.storage.open_file import OpenFile
@@ -92,9 +92,23 @@ def hashed(plain: bytes, bits: int) -> int:
     return int(xxhash.xxh64(plain).intdigest()) >> (64 - bits)
 
 
-def built(source: Any, columns: Any, index: Path, **options: Any) -> Any:
-    """Build an index; returns its report."""
-    return build_index(source, columns, index, **options)
+def assert_same(index: Path, other: Path) -> None:
+    """Two indexes have the same bytes and, but for its time, the same manifest."""
+    assert content_of(index) == content_of(other)
+    assert said_of(index) == said_of(other)
+
+
+def write_ids(path: Path, seed: int, rows: int = 300, **options: Any) -> list[int]:
+    """A file of random ids in three row groups; returns them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ids = np.random.default_rng(seed).integers(0, 1 << 60, rows)
+    pq.write_table(pa.table({"id": ids}), path, row_group_size=max(1, rows // 3), **options)
+    return [int(one) for one in ids]
+
+
+def kept_of(verdicts: Any) -> list[tuple[str, int]]:
+    """The row groups that verdicts leave, by the name of the file, as also a URI ends with it."""
+    return [(Path(one.path.partition("?")[0]).name, one.row_group) for one in verdicts if not one.skipped]
 
 
 def in_a_child(work: Callable[[], object], killed_after: float | None = None) -> int:

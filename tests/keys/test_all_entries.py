@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import parquet_bloom
+from keys.key_indexes import write_ids
 from parquet_bloom.keys import build
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.update import update_index
-
-
-def write(path: Path, rows: int, seed: int) -> None:
-    ids = np.random.default_rng(seed).integers(0, 1 << 60, rows)
-    pq.write_table(pa.table({"id": ids}), path, row_group_size=max(1, rows // 3))
 
 
 def lost(data: Path, index: Path) -> list[tuple[str, int]]:
@@ -37,21 +31,15 @@ def lost(data: Path, index: Path) -> list[tuple[str, int]]:
     return sorted({place for key, wanted in places.items() for place in wanted - by_key.get(key, set())})
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-def test_merged_segments_have_all_entries_of_files_that_live(data: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
+def test_merged_segments_have_all_entries_of_files_that_live(tmp_path: Path) -> None:
+    data, index = tmp_path / "data", tmp_path / "index"
     sizes = [40, 900, 9, 300, 3, 700, 60, 30]  # of few entries a hash has fewer bits
     for number in range(2):
-        write(data / f"{number}.parquet", sizes[number], number)
+        write_ids(data / f"{number}.parquet", number, sizes[number])
     build_index(data, "id", index)
     merged = 0
     for number in range(2, 8):
-        write(data / f"{number}.parquet", sizes[number], number)
+        write_ids(data / f"{number}.parquet", number, sizes[number])
         if number % 2:
             (data / f"{number - 3}.parquet").unlink()
         report = update_index(index, data)
@@ -68,9 +56,10 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     parquet_bloom.set_limits(max_memory=before.max_memory)
 
 
-def test_a_build_that_spills_has_all_entries(data: Path, tmp_path: Path, little_memory: None) -> None:
+def test_a_build_that_spills_has_all_entries(tmp_path: Path, little_memory: None) -> None:
+    data = tmp_path / "data"
     for number in range(5):
-        write(data / f"{number}.parquet", 900, number)
+        write_ids(data / f"{number}.parquet", number, 900)
     build_index(data, "id", tmp_path / "index")
     parquet_bloom.set_limits(max_memory=1 << 30)
     assert lost(data, tmp_path / "index") == []

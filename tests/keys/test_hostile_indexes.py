@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,9 +20,6 @@ import parquet_bloom
 from keys.key_indexes import ask, by_pyarrow, files_of, parts_of, questions, rewrite_manifest, said_anew
 from parquet_bloom.errors import DamagedFileError, RequestError
 from parquet_bloom.keys.build import build_index
-
-GIGABYTE = 1 << 30
-
 
 # --- damage ---------------------------------------------------------------------------------------
 
@@ -77,25 +76,29 @@ def test_every_bit_of_a_page_header_counts_or_is_no_matter(seed: int, index: Pat
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "a folder"])
-@pytest.mark.parametrize("which", ["manifest", "listing", "part"])
-def test_what_is_damaged_is_done_without(which: str, damage: str, index: Path, shared: Path) -> None:
-    pattern = {"manifest": "manifest.json", "listing": "segments/*/*", "part": "columns/0/*"}[which]
-    [path] = index.glob(pattern)
-    whole = path.read_bytes()
-    path.unlink()
-    if damage == "a folder":
-        path.mkdir()
-    elif damage != "gone":
-        path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
+def test_what_is_damaged_is_done_without(index: Path, shared: Path) -> None:
     asked = questions(shared)
-    answered, told = ask(shared, index, asked)
-    if which == "manifest":  # without it nothing says that this is an index of these data
-        assert answered == 0
-    else:
-        assert answered == len(asked)
-        assert all(str(path) in one and one.endswith("these are read as without an index") for one in told)
-    assert told
+    for pattern, damage in product(
+        ("manifest.json", "segments/*/*", "columns/0/*"), ("gone", "empty", "cut", "a folder")
+    ):
+        [path] = index.glob(pattern)
+        whole = path.read_bytes()
+        path.unlink()
+        if damage == "a folder":
+            path.mkdir()
+        elif damage != "gone":
+            path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
+        answered, told = ask(shared, index, asked)
+        assert told, (pattern, damage)
+        if path.name == "manifest.json":  # without it nothing says that this is an index of these data
+            assert answered == 0, damage
+        else:
+            assert answered == len(asked), (pattern, damage)
+            assert all(str(path) in one and one.endswith("these are read as without an index") for one in told)
+        if damage == "a folder":
+            path.rmdir()
+        path.write_bytes(whole)
+    assert ask(shared, index, asked) == (len(asked), [])
 
 
 def test_a_damaged_part_says_nothing_of_its_column_alone(index: Path, shared: Path) -> None:
@@ -113,69 +116,64 @@ def test_a_damaged_part_says_nothing_of_its_column_alone(index: Path, shared: Pa
 
 # --- forged ---------------------------------------------------------------------------------------
 
-Change = Callable[[dict[str, Any]], Any]
-FORGED: dict[str, Change] = {
-    "an id that leads up": lambda words: words["segments"][0].update(id="../../../../etc"),
-    "an id of sixteen dots": lambda words: words["segments"][0].update(id="." * 16),
-    "an id with a line": lambda words: words["segments"][0].update(id="0" * 16 + "\n"),
-    "an id of full-width digits": lambda words: words["segments"][0].update(id="０" * 16),
-    "an id that is a number": lambda words: words["segments"][0].update(id=10**15),
+SEGMENT, COLUMN, SCHEMA = ("segments", 0), ("segments", 0, "columns", 0), ("segments", 0, "schemas", 0)
+FORGED: list[tuple[tuple[Any, ...], list[Any]]] = [  # a place in the manifest, and what may not stand there
+    (
+        (*SEGMENT, "id"),
+        ["../../../../etc", "." * 16, "0" * 16 + "\n", "\uff10" * 16, 10**15],  # the fourth of full-width digits
+    ),
+    ((*COLUMN, "number"), [-1, 2, "../x"]),
+    ((*COLUMN, "bits"), [0, 64, 10**6, True]),
+    ((*COLUMN, "partition_bits"), [24, -1]),
+    ((*COLUMN, "parts"), [[], [[1, 2]], [[10**30, 5, 5]]]),
+    ((*SEGMENT, "places"), [2**31]),
+    ((*SCHEMA, "thrift"), ["/////w==", "%%%", "", "KX" * 50_000]),
+    ((*SCHEMA, "columns"), [{"0": 99}, {"0": -1}, {"0": "1"}, {"x": 1}, [0, 1]]),
+    (("segments",), [5, ["x"]]),
+    (("columns",), [[{}]]),
+    (("false_places",), [10**400, float("nan"), -0.5]),
+    (("root",), ["\ud800", ["/"]]),
+    (("created",), [-1]),
+]
+
+
+def put(words: dict[str, Any], place: tuple[Any, ...], value: Any) -> None:
+    *folders, last = place
+    inside: Any = words
+    for one in folders:
+        inside = inside[one]
+    inside[last] = value
+
+
+def places(words: dict[str, Any], n: int) -> None:
+    words["segments"][0]["places"] = words["segments"][0]["listing"][0] = n
+
+
+CHANGED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "two segments of one id": lambda words: words["segments"].append(words["segments"][0]),
-    "a column number below zero": lambda words: words["segments"][0]["columns"][0].update(number=-1),
-    "a column number beyond": lambda words: words["segments"][0]["columns"][0].update(number=2),
-    "a column number that is a path": lambda words: words["segments"][0]["columns"][0].update(number="../x"),
     "a column twice": lambda words: words["segments"][0]["columns"].append(words["segments"][0]["columns"][0]),
-    "no bits": lambda words: words["segments"][0]["columns"][0].update(bits=0),
-    "64 bits": lambda words: words["segments"][0]["columns"][0].update(bits=64),
-    "a million bits": lambda words: words["segments"][0]["columns"][0].update(bits=10**6),
-    "bits that are true": lambda words: words["segments"][0]["columns"][0].update(bits=True),
-    "many partitions": lambda words: words["segments"][0]["columns"][0].update(partition_bits=24),
-    "partition bits below zero": lambda words: words["segments"][0]["columns"][0].update(partition_bits=-1),
-    "no parts": lambda words: words["segments"][0]["columns"][0].update(parts=[]),
-    "a part of two numbers": lambda words: words["segments"][0]["columns"][0].update(parts=[[1, 2]]),
-    "a part of 10^30 rows": lambda words: words["segments"][0]["columns"][0].update(parts=[[10**30, 5, 5]]),
-    "places beyond 32 bits": lambda words: words["segments"][0].update(places=2**31),
-    "2^31 - 1 places": lambda words: (words["segments"][0].update(places=2**31 - 1),
-                                      words["segments"][0]["listing"].__setitem__(0, 2**31 - 1)),
-    "no places": lambda words: (words["segments"][0].update(places=0),
-                                words["segments"][0]["listing"].__setitem__(0, 0)),
+    "nothing": lambda words: words.clear(),
+    **{f"{value!r:.40} at {place}": partial(put, place=place, value=value) for place, some in FORGED for value in some},
+}
+BY_ITS_LISTING: dict[str, Callable[[dict[str, Any]], Any]] = {  # which shows that the manifest is wrong
+    "2^31 - 1 places": lambda words: places(words, 2**31 - 1),
+    "no places": lambda words: places(words, 0),
     "other files": lambda words: words["segments"][0].update(files=2),
     "no schemas": lambda words: words["segments"][0].update(schemas=[]),
-    "a schema that is no Thrift": lambda words: words["segments"][0]["schemas"][0].update(thrift="/////w=="),
-    "a schema that is no base64": lambda words: words["segments"][0]["schemas"][0].update(thrift="%%%"),
-    "an empty schema": lambda words: words["segments"][0]["schemas"][0].update(thrift=""),
-    "a schema of 100 KB": lambda words: words["segments"][0]["schemas"][0].update(thrift="KX" * 50_000),
-    "a leaf beyond": lambda words: words["segments"][0]["schemas"][0].update(columns={"0": 99}),
-    "a leaf below zero": lambda words: words["segments"][0]["schemas"][0].update(columns={"0": -1}),
-    "a leaf of no number": lambda words: words["segments"][0]["schemas"][0].update(columns={"0": "1"}),
-    "a column of no number": lambda words: words["segments"][0]["schemas"][0].update(columns={"x": 1}),
-    "columns that are a list": lambda words: words["segments"][0]["schemas"][0].update(columns=[0, 1]),
-    "segments that are a number": lambda words: words.update(segments=5),
-    "a segment that is a text": lambda words: words.update(segments=["x"]),
-    "columns without names": lambda words: words.update(columns=[{}]),
-    "a rate of 10^400": lambda words: words.update(false_places=10**400),
-    "a rate that is no number": lambda words: words.update(false_places=float("nan")),
-    "a rate below zero": lambda words: words.update(false_places=-0.5),
-    "half a character": lambda words: words.update(root="\ud800"),
-    "a root that is a list": lambda words: words.update(root=["/"]),
-    "a time before 1970": lambda words: words.update(created=-1),
-    "nothing": lambda words: words.clear(),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("name", FORGED)
-def test_what_a_manifest_says_is_checked(name: str, index: Path, shared: Path) -> None:
-    rewrite_manifest(index, FORGED[name])
-    asked = questions(shared)
-    answered, told = ask(shared, index, asked)
-    assert told
-    if answered:
-        assert name in ("2^31 - 1 places", "no places", "other files", "no schemas"), (
-            "a listing shows that they are wrong"
-        )
-    else:
-        with pytest.raises(DamagedFileError, match=r"manifest\.json: its manifest is damaged"):
-            parquet_bloom.check(shared, "a = 5", index=index)
+def test_what_a_manifest_says_is_checked(index: Path, shared: Path) -> None:
+    asked, manifest = questions(shared), (index / "manifest.json").read_bytes()
+    for name, change in (CHANGED | BY_ITS_LISTING).items():
+        rewrite_manifest(index, change)
+        answered, told = ask(shared, index, asked)
+        assert told, name
+        assert not answered or name in BY_ITS_LISTING
+        if not answered:
+            with pytest.raises(DamagedFileError, match=r"manifest\.json: its manifest is damaged"):
+                pytest.fail(f"{name} gives {parquet_bloom.check(shared, 'a = 5', index=index)}")
+        (index / "manifest.json").write_bytes(manifest)
 
 
 TEXTS = {
@@ -193,26 +191,20 @@ TEXTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_what_is_no_manifest_is_one_line(name: str, index: Path, shared: Path) -> None:
-    (index / "manifest.json").write_bytes(TEXTS[name])
-    with pytest.raises(DamagedFileError) as e:
-        parquet_bloom.check(shared, "a = 5", index=index)
-    assert len(str(e.value)) < 500
-
-
-def test_a_newer_version_is_told(index: Path, shared: Path) -> None:
-    words = json.loads((index / "manifest.json").read_text())
-    (index / "manifest.json").write_text(json.dumps(words | {"format_version": 3}))
-    with pytest.raises(RequestError, match="has version 3 of the format"):
-        parquet_bloom.check(shared, "a = 5", index=index)
-
-
-def test_a_wrong_checksum_is_damage(index: Path, shared: Path) -> None:
-    text = (index / "manifest.json").read_text()
-    (index / "manifest.json").write_text(text.replace('"rows": 180', '"rows": 181'))
-    with pytest.raises(DamagedFileError, match="its checksum is wrong"):
-        parquet_bloom.check(shared, "a = 5", index=index)
+def test_what_is_no_manifest_is_one_line(index: Path, shared: Path) -> None:
+    manifest = index / "manifest.json"
+    whole = manifest.read_text()
+    newer = json.dumps(json.loads(whole) | {"format_version": 3})
+    told: list[tuple[bytes, type[Exception], str]] = [
+        *((text, DamagedFileError, r"manifest\.json: ") for text in TEXTS.values()),
+        (newer.encode(), RequestError, "has version 3 of the format"),
+        (whole.replace('"rows": 180', '"rows": 181').encode(), DamagedFileError, "its checksum is wrong"),
+    ]
+    for text, error, said in told:
+        manifest.write_bytes(text)
+        with pytest.raises(error, match=said) as e:
+            pytest.fail(f"{text[:60]!r} gives {parquet_bloom.check(shared, 'a = 5', index=index)}")
+        assert len(str(e.value)) < 500
 
 
 def write_entries(path: Path, entries: list[tuple[int, int]], **options: Any) -> None:
@@ -229,54 +221,38 @@ PARTS: dict[str, Callable[[list[tuple[int, int]]], list[tuple[int, int]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_entries_that_cannot_be_are_damage(name: str, index: Path, shared: Path) -> None:
+def test_entries_that_cannot_be_are_damage(index: Path, shared: Path) -> None:
     """With checksums that fit."""
     [part] = parts_of(index, 0)
-    entries = PARTS[name](by_pyarrow(part))
-    write_entries(part, entries)
-    said_anew(index, part, len(entries))
-    asked = questions(shared)
-    answered, told = ask(shared, index, asked)
-    assert answered == len(asked)
-    assert any(str(part) in one for one in told)
+    entries, asked = by_pyarrow(part), questions(shared)
+    for name, change in PARTS.items():
+        write_entries(part, change(entries))
+        said_anew(index, part, len(entries))
+        answered, told = ask(shared, index, asked)
+        assert answered == len(asked), name
+        assert any(str(part) in one for one in told), name
+    for options in ({"row_group_size": 50}, {"use_dictionary": False}, {"compression": "zstd"}):
+        write_entries(part, entries, **options)
+        said_anew(index, part, len(entries))
+        assert ask(shared, index, asked) == (len(asked), []), f"by another writer, {options}"
 
 
-@pytest.mark.parametrize(
-    "options", [{"row_group_size": 50}, {"use_dictionary": False}, {"compression": "zstd"}], ids=str
-)
-def test_entries_of_another_writer_are_entries(options: dict[str, Any], index: Path, shared: Path) -> None:
-    [part] = parts_of(index, 0)
-    entries = by_pyarrow(part)
-    write_entries(part, entries, **options)
-    said_anew(index, part, len(entries))
-    asked = questions(shared)
-    assert ask(shared, index, asked) == (len(asked), [])
-
-
-def test_parts_that_are_exchanged_are_known_by_their_footers(index: Path, shared: Path) -> None:
+def test_parts_of_another_place_or_index_are_known_by_their_footers(index: Path, shared: Path, tmp_path: Path) -> None:
     [one], [other] = parts_of(index, 0), parts_of(index, 1)
-    first, second = one.read_bytes(), other.read_bytes()
+    asked, first, second = questions(shared), one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
     other.write_bytes(first)
-    asked = questions(shared)
     answered, told = ask(shared, index, asked)
     assert answered == len(asked)
     assert told
-
-
-def test_parts_of_another_index_are_known_by_their_footers(index: Path, shared: Path, tmp_path: Path) -> None:
-    """Of the same files, but for one value."""
-    table = pq.read_table(shared / "1.parquet")
-    (tmp_path / "other").mkdir()
+    table = pq.read_table(shared / "1.parquet")  # an index of the same files, but for one value
     shutil.copytree(shared, tmp_path / "other/data")
     values = pa.array([77, *table["a"].to_pylist()[1:]])
     pq.write_table(table.set_column(0, "a", values), tmp_path / "other/data/1.parquet", row_group_size=20)
     build_index(tmp_path / "other/data", ["a", "s"], tmp_path / "other/index")
-    for number in (0, 1):
-        [mine], [theirs] = parts_of(index, number), parts_of(tmp_path / "other/index", number)
+    for mine, number in ((one, 0), (other, 1)):
+        [theirs] = parts_of(tmp_path / "other/index", number)
         mine.write_bytes(theirs.read_bytes())
-    asked = questions(shared)
     answered, _ = ask(shared, index, asked)
     assert answered == len(asked)
 
@@ -299,13 +275,13 @@ LISTED: dict[str, Callable[[pa.Table], pa.Table]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LISTED)
-def test_a_listing_that_cannot_be_is_damage(name: str, index: Path, shared: Path) -> None:
+def test_a_listing_that_cannot_be_is_damage(index: Path, shared: Path) -> None:
     [path] = index.glob("segments/*/files.parquet")
-    table = LISTED[name](pq.ParquetFile(path).read())
-    pq.write_table(table, path, store_schema=False, write_page_checksum=True)
-    said_anew(index, path, table.num_rows)
-    asked = questions(shared)
-    answered, told = ask(shared, index, asked)
-    assert answered == len(asked)
-    assert any(str(path) in one for one in told)
+    whole, asked = pq.ParquetFile(path).read(), questions(shared)
+    for name, change in LISTED.items():
+        table = change(whole)
+        pq.write_table(table, path, store_schema=False, write_page_checksum=True)
+        said_anew(index, path, table.num_rows)
+        answered, told = ask(shared, index, asked)
+        assert answered == len(asked), name
+        assert any(str(path) in one for one in told), name

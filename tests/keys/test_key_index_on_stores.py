@@ -15,6 +15,7 @@ import pytest
 from support.object_store import READERS, SECRET, ObjectStore, Request, reading_by
 
 import parquet_bloom
+from keys.key_indexes import kept_of
 from parquet_bloom.errors import DamagedFileError, StaleIndexError, StorageError, UnknownColumnError
 from parquet_bloom.keys import index as key_index
 from parquet_bloom.keys.locate import facts_of
@@ -51,8 +52,7 @@ def test_objects_that_cannot_match_are_not_opened(store: ObjectStore, reader: st
         opened = {r.path for r in store.wire.requests if r.path.endswith(".parquet")}
         lists = Counter(store.wire.kinds)["LIST"]
         table = parquet_bloom.read_table(uri, f"id = {key}", index=tmp_path / "index")
-    kept = [(v.path, v.row_group) for v in found if not v.skipped]
-    assert [(Path(path.partition("?")[0]).name, group) for path, group in kept] == [("5.parquet", 0)]
+    assert kept_of(found) == [("5.parquet", 0)]
     assert table["id"].to_pylist() == [key]
     if reader == "obstore":  # the first object, whose columns the names mean, and the one that holds the key
         assert sorted(Path(path).name for path in opened) == ["0.parquet", "5.parquet"]
@@ -111,18 +111,6 @@ def test_an_index_of_another_bucket_is_refused(store: ObjectStore, tmp_path: Pat
             store.drop("other")
 
 
-def test_an_index_that_lies_on_a_store_is_asked_there(store: ObjectStore, tmp_path: Path) -> None:
-    uri = store.uri("lake/data")
-    with reading_by("obstore"):
-        parquet_bloom.build_index(uri, "id", tmp_path / "index")
-        for path in (tmp_path / "index").rglob("*"):
-            if path.is_file() and path.name != "lock":
-                store.put(f"lake/index/{path.relative_to(tmp_path / 'index').as_posix()}", path.read_bytes())
-        key = int(IDS[6, 250])
-        found = parquet_bloom.check(uri, f"id = {key}", index=store.uri("lake/index"))
-    assert [v.row_group for v in found if not v.skipped] == [2]
-
-
 @pytest.fixture
 def index(store: ObjectStore, tmp_path: Path) -> str:
     """The URI of an index of the objects, which lies beside them."""
@@ -153,9 +141,7 @@ def test_each_file_of_an_index_is_one_request(listing: bool, store: ObjectStore,
         store.wire.clear()
         warm = parquet_bloom.check(uri, f"id = {IDS[6, 70]}", index=index, listing=listing)
         assert requests_of_index(store) == ["manifest.json"]
-    for found, number in ((cold, 3), (warm, 6)):
-        kept = {Path(one.path.partition("?")[0]).name for one in found if not one.skipped}
-        assert kept == {f"{number}.parquet"}
+    assert (kept_of(cold), kept_of(warm)) == ([("3.parquet", 0)], [("6.parquet", 0)])
 
 
 @pytest.mark.parametrize("listing", [True, False])
@@ -192,16 +178,14 @@ def test_requests_that_need_no_other_are_sent_side_by_side(listing: bool, store:
 
 
 def test_one_request_at_a_time_is_enough(store: ObjectStore, index: str) -> None:
-    before = limits()
+    before, predicate = limits(), f"id IN ({IDS[3, 7]}, {IDS[5, 399]})"
     parquet_bloom.set_limits(concurrency=1)
     try:
         with reading_by("obstore"):
             for listing in (True, False):
                 key_index._opened.renew()
-                found = parquet_bloom.check(
-                    store.uri("lake/data"), f"id IN ({IDS[3, 7]}, {IDS[5, 399]})", index=index, listing=listing
-                )
-                assert [one.row_group for one in found if not one.skipped] == [0, 3]
+                found = parquet_bloom.check(store.uri("lake/data"), predicate, index=index, listing=listing)
+                assert kept_of(found) == [("3.parquet", 0), ("5.parquet", 3)]
     finally:
         parquet_bloom.set_limits(concurrency=before.concurrency)
 

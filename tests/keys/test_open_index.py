@@ -103,7 +103,7 @@ def test_the_cost_is_taken_while_another_thread_reads_listings(index: KeyIndex) 
     thread = threading.Thread(target=take)
     thread.start()
     try:
-        for number in range(600):
+        for number in range(150):
             one = replace(segment, id=f"{number:016x}")
             target = Path(index.path) / one.listing_name
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -42,12 +42,17 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Path:
+def index(data: Path, tmp_path: Path) -> Path:
+    """The index of the data."""
+    parquet_bloom.build_index(data, "id", tmp_path / "index")
+    return tmp_path / "index"
+
+
+def victim_in(folder: Path) -> Path:
     """A folder of others, with names that an index has too."""
-    folder = tmp_path / "victim"
-    put(folder, "0-00000", "0123456789abcdef/files.parquet", "0123456789abcdef-00000.parquet",
+    put(folder / "victim", "0-00000", "0123456789abcdef/files.parquet", "0123456789abcdef-00000.parquet",
         "0/0123456789abcdef-00000.parquet", "journal", "letter", ".letter.host-1-01234567.parquet-bloom")  # fmt: skip
-    return folder
+    return folder / "victim"
 
 
 FOREIGN = {
@@ -59,21 +64,19 @@ FOREIGN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("case", FOREIGN)
-def test_a_folder_that_is_no_index_is_not_built_into(case: str, overwrite: bool, data: Path, tmp_path: Path) -> None:
-    put(tmp_path / "project", *FOREIGN[case])
-    before = tree(tmp_path / "project")
-    more = ["--overwrite"] if overwrite else []
-    done = in_this_process("index", "build", str(data), "-c", "id", "-o", str(tmp_path / "project"), *more)
-    assert done.returncode == 2
-    assert "name a folder that is not there yet" in done.stderr or "exists" in done.stderr
-    assert tree(tmp_path / "project") == before
+def test_a_folder_that_is_no_index_is_not_built_into(data: Path, tmp_path: Path) -> None:
+    for number, (case, names) in enumerate(FOREIGN.items()):
+        project = tmp_path / str(number)
+        put(project, *names)
+        before = tree(project)
+        for more in ([], ["--overwrite"]):
+            done = in_this_process("index", "build", data, "-c", "id", "-o", project, *more)
+            assert done.returncode == 2, case
+            assert "name a folder that is not there yet" in done.stderr or "exists" in done.stderr
+            assert tree(project) == before, case
 
 
-def test_what_others_put_into_an_index_stays(data: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    parquet_bloom.build_index(data, "id", index)
+def test_what_others_put_into_an_index_stays(data: Path, index: Path) -> None:
     foreign = ["notes.txt", "columns/0/notes.txt", "segments/mine/list.csv", "build/Makefile", "a.parquet-bloom",
                "columns/0/0123456789abcdef-1.txt"]  # fmt: skip
     put(index, *foreign)
@@ -110,62 +113,61 @@ LINKS: dict[str, Callable[[Path], str]] = {
 
 
 @pytest.mark.parametrize("command", ["update", "rebuild", "build"])
-@pytest.mark.parametrize("case", LINKS)
-def test_no_link_in_an_index_is_followed(case: str, command: str, data: Path, victim: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    parquet_bloom.build_index(data, "id", index)
-    linked(index, victim, LINKS[case](index))
-    before = tree(victim)
-    pq.write_table(pa.table({"id": range(900, 1000)}), data / "9.parquet")
-    words = ["index", command, str(index), str(data)]
-    if command == "build":
-        words = ["index", "build", str(data), "-c", "id", "-o", str(index), "--overwrite"]
-    done = in_this_process(*words)
-    assert tree(victim) == before, "nothing there is removed, written or replaced"
-    assert "Traceback" not in done.stderr
-    if done.returncode:
-        assert "link" in done.stderr
-        assert done.returncode == 2
-    else:  # what is read or replaced lies elsewhere
-        assert parquet_bloom.count(data, "id = 950", index=index) == 1
+def test_no_link_in_an_index_is_followed(command: str, data: Path, index: Path, tmp_path: Path) -> None:
+    for number, (case, name) in enumerate(LINKS.items()):
+        (tmp_path / str(number)).mkdir()
+        own = Path(shutil.copytree(index, tmp_path / str(number) / "index"))
+        victim = victim_in(tmp_path / str(number))
+        linked(own, victim, name(own))
+        before = tree(victim)
+        pq.write_table(pa.table({"id": range(900, 1000)}), data / "9.parquet")
+        words = ["index", command, own, data]
+        if command == "build":
+            words = ["index", "build", data, "-c", "id", "-o", own, "--overwrite"]
+        done = in_this_process(*words)
+        assert tree(victim) == before, f"{case}: nothing there is removed, written or replaced"
+        assert "Traceback" not in done.stderr
+        if done.returncode:
+            assert "link" in done.stderr, case
+            assert done.returncode == 2
+        else:  # what is read or replaced lies elsewhere
+            assert parquet_bloom.count(data, "id = 950", index=own) == 1, case
+        (data / "9.parquet").unlink()
 
 
-@pytest.mark.parametrize("case", ["a listing", "a part", "manifest", "segments", "columns"])
-def test_no_link_in_an_index_is_read(
-    case: str, data: Path, victim: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    index = tmp_path / "index"
-    parquet_bloom.build_index(data, "id", index)
-    linked(index, victim, LINKS[case](index))
-    if case == "manifest":
-        with pytest.raises(parquet_bloom.StorageError, match="is a link"):
-            parquet_bloom.count(data, "id = 50", index=index)
-    else:  # the rows are found without the index
-        assert parquet_bloom.count(data, "id = 50", index=index) == 1
-        assert "is a link" in caplog.text
-    with pytest.raises((parquet_bloom.StorageError, parquet_bloom.StaleIndexError), match="link"):
-        parquet_bloom.count(data, "id = 50", index=index, strict_index=True)
+def test_no_link_in_an_index_is_read(data: Path, index: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number, case in enumerate(("a listing", "a part", "manifest", "segments", "columns")):
+        (tmp_path / str(number)).mkdir()
+        own = Path(shutil.copytree(index, tmp_path / str(number) / "index"))
+        linked(own, victim_in(tmp_path / str(number)), LINKS[case](own))
+        caplog.clear()
+        if case == "manifest":
+            with pytest.raises(parquet_bloom.StorageError, match="is a link"):
+                parquet_bloom.count(data, "id = 50", index=own)
+        else:  # the rows are found without the index
+            assert parquet_bloom.count(data, "id = 50", index=own) == 1
+            assert "is a link" in caplog.text, case
+        with pytest.raises((parquet_bloom.StorageError, parquet_bloom.StaleIndexError), match="link"):
+            parquet_bloom.count(data, "id = 50", index=own, strict_index=True)
 
 
-def test_an_index_that_a_link_leads_to_is_the_index(data: Path, tmp_path: Path) -> None:
+def test_an_index_that_a_link_leads_to_is_the_index(data: Path, index: Path, tmp_path: Path) -> None:
     """The folder itself is the user's word."""
-    parquet_bloom.build_index(data, "id", tmp_path / "index")
-    (tmp_path / "link").symlink_to(tmp_path / "index")
+    (tmp_path / "link").symlink_to(index)
     pq.write_table(pa.table({"id": range(900, 1000)}), data / "9.parquet")
     parquet_bloom.update_index(tmp_path / "link", data)
     assert parquet_bloom.count(data, "id = 950", index=tmp_path / "link", strict_index=True) == 1
 
 
-@pytest.mark.parametrize("case", ["a listing", "a part", "manifest", "lock"])
-def test_a_pipe_in_an_index_is_not_waited_for(case: str, data: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    parquet_bloom.build_index(data, "id", index)
-    path = index / LINKS[case](index)
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-    for words in (["update", str(index), str(data)], ["build", str(data), "-c", "id", "-o", str(index), "--overwrite"]):
-        done = in_this_process("index", *words)
-        assert (done.returncode, "Traceback" in done.stderr) in {(0, False), (2, False)}
+def test_a_pipe_in_an_index_is_not_waited_for(data: Path, index: Path, tmp_path: Path) -> None:
+    for case in ("a listing", "a part", "manifest", "lock"):
+        own = Path(shutil.copytree(index, tmp_path / case))
+        path = own / LINKS[case](own)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        for words in (["update", own, data], ["build", data, "-c", "id", "-o", own, "--overwrite"]):
+            done = in_this_process("index", *words)
+            assert (done.returncode, "Traceback" in done.stderr) in {(0, False), (2, False)}, case
 
 
 def test_a_build_that_was_killed_is_begun_again_or_goes_on(data: Path, tmp_path: Path) -> None:

@@ -11,33 +11,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.object_store import ObjectStore
 
 import parquet_bloom
+from keys.key_indexes import kept_of, write_ids
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.keys.build import build_index
 from parquet_bloom.keys.folder import IndexFolder
 from parquet_bloom.keys.update import update_index
 from parquet_bloom.keys.verify import verify_key_index
 
-ROWS = 300
-
-
-def write(path: Path, seed: int) -> None:
-    pq.write_table(pa.table({"id": np.random.default_rng(seed).integers(0, 1 << 60, ROWS)}), path, row_group_size=100)
-
 
 @pytest.fixture(autouse=True)
 def places(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bucket, files on this disk, and a folder for temporary files that a test can look at."""
     store.client.create_bucket(Bucket="lake")
-    (tmp_path / "data").mkdir()
     for number in range(4):
-        write(tmp_path / f"data/{number}.parquet", number)
+        write_ids(tmp_path / f"data/{number}.parquet", number)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     yield
@@ -53,7 +45,7 @@ def hold(data: Path, index: str, strict: bool = True) -> None:
     """Hold what an index says of a key of each file against the rows."""
     for name, key in keys_of(data).items():
         found = parquet_bloom.check(data, f"id = {key}", index=index, strict_index=strict)
-        kept = [(Path(v.path).name, v.row_group) for v in found if not v.skipped]
+        kept = kept_of(found)
         assert (name, 1) in kept
         if strict:
             assert len(kept) == 1
@@ -63,6 +55,13 @@ def hold(data: Path, index: str, strict: bool = True) -> None:
 
 def content(store: ObjectStore) -> set[str]:
     return set(store.names("lake"))
+
+
+def updating(folder: Path, index: str, data: Path, call: str) -> list[str]:
+    """A process of another machine, which has another folder for temporary files."""
+    folder.mkdir()
+    script = f"import tempfile, sys, parquet_bloom; tempfile.tempdir, index, data = sys.argv[1:]; {call}"
+    return [sys.executable, "-c", script, str(folder), index, str(data)]
 
 
 def test_an_index_is_built_and_updated_on_a_store(store: ObjectStore, tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_an_index_is_built_and_updated_on_a_store(store: ObjectStore, tmp_path: 
     hold(data, index)
     assert len([name for name in content(store) if "/files" in name]) == 1, "the old segment is gone"
     for number in range(4, 10):  # more than four segments merge
-        write(data / f"{number}.parquet", number)
+        write_ids(data / f"{number}.parquet", number)
         if number == 6:
             (data / "0.parquet").unlink()
         done = update_index(index, data)
@@ -135,17 +134,11 @@ def test_a_killed_writer_leaves_the_old_index(work: str, store: ObjectStore, tmp
     """Killed at each of its writing requests, before the store has done it; the machine then is gone for good."""
     data, index = tmp_path / "data", store.uri("lake/index")
     build_index(data, "id", index)
-    write(data / "new.parquet", 77)
+    write_ids(data / "new.parquet", 77)
     calls = {"build": "build_index(data, 'id', index, overwrite=True)", "update": "update_index(index, data)"}
-    script = (
-        "import tempfile, sys, parquet_bloom; tempfile.tempdir, index, data = sys.argv[1:]; "
-        f"parquet_bloom.{calls[work]}"
-    )
     before = store.get("lake/index/manifest.json")
     for at in range(20):
-        (tmp_path / f"machine-{at}").mkdir()
-        words = [sys.executable, "-c", script, str(tmp_path / f"machine-{at}"), index, str(data)]
-        running = subprocess.Popen(words)
+        running = subprocess.Popen(updating(tmp_path / f"machine-{at}", index, data, f"parquet_bloom.{calls[work]}"))
         sent = 0
 
         def kill(request: Any, at: int = at, running: Any = running) -> None:
@@ -188,7 +181,7 @@ def test_updaters_of_one_machine_wait_for_each_other(
     monkeypatch.setattr(IndexFolder, "locked", watched)
     with ThreadPoolExecutor(4) as threads:
         for turn in range(2):
-            write(data / f"new-{turn}.parquet", 200 + turn)
+            write_ids(data / f"new-{turn}.parquet", 200 + turn)
             reports = list(threads.map(lambda _: update_index(index, data), range(6)))
             assert sorted(one.added for one in reports) == [0] * 5 + [1]
     assert most == [1]
@@ -200,12 +193,7 @@ def test_updaters_of_one_machine_wait_for_each_other(
 def test_names_of_files_that_were_sent_are_not_used_again(store: ObjectStore, tmp_path: Path) -> None:
     """Another machine may be removing them, as no manifest names them. What was not sent goes on."""
     data, index = tmp_path / "data", store.uri("lake/index")
-    (tmp_path / "machine").mkdir()
-    script = (
-        "import tempfile, sys, parquet_bloom; tempfile.tempdir, index, data = sys.argv[1:]; "
-        "parquet_bloom.build_index(data, 'id', index)"
-    )
-    words = [sys.executable, "-c", script, str(tmp_path / "machine"), index, str(data)]
+    words = updating(tmp_path / "machine", index, data, "parquet_bloom.build_index(data, 'id', index)")
     running = subprocess.Popen(words)
 
     def kill(request: Any) -> None:
@@ -229,20 +217,14 @@ def test_of_two_updaters_on_two_machines_one_wins(moment: str, store: ObjectStor
     """Another machine has another folder for temporary files, and updates while this update sends a file."""
     data, index = tmp_path / "data", store.uri("lake/index")
     build_index(data, "id", index)
-    script = (
-        "import tempfile, sys, parquet_bloom; tempfile.tempdir = sys.argv[1]; "
-        "print(parquet_bloom.update_index(sys.argv[2], sys.argv[3]).added)"
-    )
-    write(data / "new.parquet", 100)
+    write_ids(data / "new.parquet", 100)
     (data / "1.parquet").unlink()
-    other = tmp_path / "other"
-    other.mkdir()
+    words = updating(tmp_path / "other", index, data, "print(parquet_bloom.update_index(index, data).added)")
     said: list[str] = []
 
     def overtake(request: Any) -> None:
         if request.method == "PUT" and moment in request.path and not said:
             said.append("begun")
-            words = [sys.executable, "-c", script, str(other), index, str(data)]
             said[0] = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
     store.wire.before = overtake

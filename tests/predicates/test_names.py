@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from support.named import named
 from support.repeats import by_turns
 
 import parquet_bloom
@@ -49,6 +50,7 @@ ASK: dict[str, Callable[[Any, Any], Any]] = {
     "dataset": parquet_bloom.dataset,
 }
 
+FIRST = r"a\.parquet \(the first of 3 files\): "
 UNKNOWN = [
     ("zzz = 5", "no column zzz; there are: id, small"),
     ("nam = 'a'", "no column nam; near names: name"),
@@ -81,34 +83,30 @@ MISFITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("case", "function"), by_turns(UNKNOWN, [*ASK]))
-def test_an_unknown_name_is_one_error(folder: Path, function: str, case: tuple[str, str]) -> None:
-    text, reason = case
-    with pytest.raises(UnknownColumnError, match=r"a\.parquet \(the first of 3 files\): " + reason):
-        ASK[function](folder, text)
+def test_an_unknown_name_is_one_error(folder: Path) -> None:
+    for (text, reason), ask in by_turns(UNKNOWN, [*ASK.values()]):
+        with named(text), pytest.raises(UnknownColumnError, match=FIRST + reason):
+            ask(folder, text)
 
 
-@pytest.mark.parametrize(("case", "function"), by_turns(MISFITS, [*ASK]))
-def test_a_literal_of_another_kind_is_one_error(folder: Path, function: str, case: tuple[str, str]) -> None:
-    text, reason = case
-    with pytest.raises(RequestError, match=r"a\.parquet \(the first of 3 files\): .*" + reason):
-        ASK[function](folder, text)
-    with pytest.raises(RequestError, match=r"a\.parquet: column"):
-        ASK[function](folder / "a.parquet", text)
+def test_a_literal_of_another_kind_is_one_error(folder: Path) -> None:
+    for (text, reason), ask in by_turns(MISFITS, [*ASK.values()]):
+        with named(text), pytest.raises(RequestError, match=FIRST + ".*" + reason):
+            ask(folder, text)
+        with named(text), pytest.raises(RequestError, match=r"a\.parquet: column"):
+            ask(folder / "a.parquet", text)
 
 
-@pytest.mark.parametrize("text", [
-    "small = 1099511627776", "id = 1.5", "id = NULL", "lower(name) = 'a'", "lower(nope) = 'a'", "name LIKE 'a%'",
-    "name = raw", "at = TIMESTAMP '2026-01-01Z'", "day = TIMESTAMP '2026-01-01 12:30'", "day = '2026-01-01 12:30'",
-    "at = '2026-01-01 00:00:00Z'", "x = 1e400", "uid = 'sixteen letters!'", "name = x'6162'", "raw = 'a'",
-])  # fmt: skip
-def test_what_is_no_mistake(folder: Path, text: str) -> None:
+NO_MISTAKES = """small = 1099511627776|id = 1.5|id = NULL|lower(name) = 'a'|lower(nope) = 'a'|name LIKE 'a%'|name = raw
+at = TIMESTAMP '2026-01-01Z'|day = TIMESTAMP '2026-01-01 12:30'|day = '2026-01-01 12:30'|at = '2026-01-01 00:00:00Z'
+x = 1e400|uid = 'sixteen letters!'|name = x'6162'|raw = 'a'""".replace("\n", "|").split("|")
+
+
+def test_what_is_no_mistake(folder: Path) -> None:
     """A literal of the right kind that no value equals, what is not understood, what engines read in their own ways."""
-    try:
-        verdicts = parquet_bloom.check(folder / "a.parquet", text)
-    except RequestError as error:
-        pytest.fail(str(error))
-    assert len(verdicts) == 1
+    for text in NO_MISTAKES:
+        with named(text):
+            assert len(parquet_bloom.check(folder / "a.parquet", text)) == 1
 
 
 def test_only_the_first_file_decides_what_is_a_mistake(folder: Path) -> None:
@@ -177,12 +175,13 @@ def test_pyarrow_s_own_casts_stay(folder: Path) -> None:
 # --- dates in folders' names ------------------------------------------------------------------------
 
 DAYS = ["2025-12-31", "2026-01-02", "2026-01-03", "2026-02-01"]
+FOLDERS = [*DAYS, "__HIVE_DEFAULT_PARTITION__"]
 
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("days")
-    for at, day in enumerate([*DAYS, "__HIVE_DEFAULT_PARTITION__"]):
+    for at, day in enumerate(FOLDERS):
         (folder / f"day={day}").mkdir()
         pq.write_table(pa.table({"id": [10 * at, 10 * at + 1]}), folder / f"day={day}" / "x.parquet")
     return folder
@@ -209,16 +208,16 @@ BY_DAY = {
 }
 
 
-@pytest.mark.parametrize("text", BY_DAY)
-def test_days_are_dates_and_texts(days: Path, text: str) -> None:
-    wanted = BY_DAY[text]
-    assert parquet_bloom.read_table(days, text)["id"].to_pylist() == wanted
-    assert parquet_bloom.count(days, text) == len(wanted)
-    files = {str(days / f"day={([*DAYS, '__HIVE_DEFAULT_PARTITION__'])[row // 10]}" / "x.parquet") for row in wanted}
-    assert {v.path for v in parquet_bloom.check(days, text) if not v.skipped} == files
-    assert {path for path, _ in parquet_bloom.prune(days, text)} == files
-    assert {str(f.path) for f in parquet_bloom.dataset(days, text).get_fragments()} == files
-    assert not Scan(days, text).unused
+def test_days_are_dates_and_texts(days: Path) -> None:
+    for text, wanted in BY_DAY.items():
+        files = {str(days / f"day={FOLDERS[row // 10]}" / "x.parquet") for row in wanted}
+        with named(text):
+            assert parquet_bloom.read_table(days, text)["id"].to_pylist() == wanted
+            assert parquet_bloom.count(days, text) == len(wanted)
+            assert {v.path for v in parquet_bloom.check(days, text) if not v.skipped} == files
+            assert {path for path, _ in parquet_bloom.prune(days, text)} == files
+            assert {str(f.path) for f in parquet_bloom.dataset(days, text).get_fragments()} == files
+            assert not Scan(days, text).unused
 
 
 def test_rows_hold_days_as_pyarrow_has_them(days: Path) -> None:
@@ -232,13 +231,11 @@ def test_rows_hold_days_as_pyarrow_has_them(days: Path) -> None:
         assert len(parquet_bloom.prune(days, filters)) < len(DAYS)
 
 
-@pytest.mark.parametrize("values", [
-    ["2026-01-02", "2026-05-05"], [dt.date(2026, 1, 2)], pa.array([dt.date(2026, 1, 2)]), pa.array(["2026-01-02"]),
-    [dt.date(2026, 1, 2), "2020-01-01"],
-])  # fmt: skip
-def test_many_days_at_once(days: Path, values: Any) -> None:
-    found = parquet_bloom.prune(days, column="day", values=values)
-    assert found == [(str(days / "day=2026-01-02" / "x.parquet"), [0])]
+def test_many_days_at_once(days: Path) -> None:
+    day, text = dt.date(2026, 1, 2), "2026-01-02"
+    for values in ([text, "2026-05-05"], [day], pa.array([day]), pa.array([text]), [day, "2020-01-01"]):
+        found = parquet_bloom.prune(days, column="day", values=values)
+        assert found == [(str(days / "day=2026-01-02" / "x.parquet"), [0])], values
 
 
 def test_duckdb_filters_the_data_set(days: Path) -> None:

@@ -35,43 +35,12 @@ PLAIN = [
     "day >= date\t'0001-01-01' or day IN (DATE '9999-12-31', Date '2024-02-29')",
     f"x = {'9' * 300}",
 ]
-NOT_PLAIN = [
-    "",
-    "id",
-    "5 = id",
-    "id = 5 AND x = 1 OR y = 2",
-    "(id = 5)",
-    "NOT id = 5",
-    "id = 1e5",
-    "id = 0x1f",
-    "id = 5.",
-    "id = .5",
-    "id =-5",
-    "id = TRUE",
-    "id IN (NULL)",
-    "id IN ()",
-    "x = 'a' 'b'",
-    "x = 'a\\'",
-    "x = 'a\nb'",
-    "x = a",
-    "x = 5AND y = 1",
-    "x = 5 -- five",
-    "x = 5;",
-    '"x" = 5',
-    "day = DATE '2026-02-30'",
-    "day = DATE '0000-01-01'",
-    "day = DATE '2026-1-31'",
-    "day = DATE '2026-01-31'::TEXT",
-    "day = DATE('2026-01-31')",
-    "day = TIMESTAMP '2026-01-31 00:00:00'",
-    "x = 'a",
-    "select = 5",
-    "a.select = 5",
-    "lower(name) = 'x'",
-    "x = 5 AND",
-    f"x = {'9' * 301}",
-    f"x IN ({', '.join('9' * 4000)})",
-]
+NOT_PLAIN = r"""|id|5 = id|id = 5 AND x = 1 OR y = 2|(id = 5)|NOT id = 5|id = 1e5|id = 0x1f|id = 5.|id = .5|id =-5
+id = TRUE|id IN (NULL)|id IN ()|x = 'a' 'b'|x = 'a\'|x = a|x = 5AND y = 1|x = 5 -- five|x = 5;|"x" = 5|x = 'a
+day = DATE '2026-02-30'|day = DATE '0000-01-01'|day = DATE '2026-1-31'|day = DATE '2026-01-31'::TEXT
+day = DATE('2026-01-31')|day = TIMESTAMP '2026-01-31 00:00:00'|select = 5|a.select = 5|lower(name) = 'x'
+x = 5 AND""".replace("\n", "|").split("|")
+NOT_PLAIN += ["x = 'a\nb'", f"x = {'9' * 301}", f"x IN ({', '.join('9' * 4000)})"]
 
 
 def same(text: str) -> bool:
@@ -96,9 +65,9 @@ def test_any_word_of_sql_is_a_name_to_both_or_to_the_parser_alone() -> None:
     read = asked = 0
     for word in sorted(words):
         for path in (word, word, f"a.{word}", f"{word}.a"):
-            for rest in [("= 5", "< 'x'", "IN (1, 2)", "IS NULL", "BETWEEN 1 AND 2")[asked % 5]]:
-                asked += 1
-                read += same(f"x = 1 AND {path} {rest} AND y = 2")
+            rest = ("= 5", "< 'x'", "IN (1, 2)", "IS NULL", "BETWEEN 1 AND 2")[asked % 5]
+            asked += 1
+            read += same(f"x = 1 AND {path} {rest} AND y = 2")
     assert read > 4 * 600
 
 
@@ -108,24 +77,9 @@ VALUES = st.one_of(
     st.from_regex(r"-?[0-9]{1,20}(\.[0-9]{1,5})?", fullmatch=True),
     st.text(max_size=8).map(lambda text: "'" + text.replace("'", "''") + "'"),
     st.sampled_from(
-        [
-            "NULL",
-            "true",
-            "1e3",
-            "x'00'",
-            "'a''",
-            "DATE '2026-01-31'",
-            "date  '2024-02-29'",
-            "DATE '2023-02-29'",
-            "DATE'2026-01-31'",
-            "0x1f",
-            ".5",
-            "a.b",
-            "-'a'",
-            "5a",
-            "5 5",
-        ]
+        ["NULL", "true", "1e3", "x'00'", "'a''", "0x1f", ".5", "a.b", "-'a'", "5a", "5 5", "DATE'2026-01-31'"]
     ),
+    st.sampled_from(["DATE '2026-01-31'", "date  '2024-02-29'", "DATE '2023-02-29'"]),
 )
 SIGNS = st.sampled_from(["=", "<", "<=", ">", ">=", "!=", "<>", "==", "=-", "<=>"])
 ALMOST = st.one_of(

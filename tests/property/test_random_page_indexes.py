@@ -17,7 +17,7 @@ from parquet_bloom import FileError
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.format import compact
 
-SEEDS = 60
+EACH = 20  # files a part
 
 
 def _ranges(path: Path) -> list[str]:
@@ -26,8 +26,21 @@ def _ranges(path: Path) -> list[str]:
     return [one.text for one in report.statistics.wrong if "index" in one.statistic]
 
 
-@pytest.mark.parametrize("seed", first_then_more(range(SEEDS), 20))
-def test_random_files(tmp_path: Path, seed: int) -> None:
+def folder_of(tmp_path: Path, seed: int) -> Path:
+    (tmp_path / str(seed)).mkdir()
+    return tmp_path / str(seed)
+
+
+PARTS = pytest.mark.parametrize("part", first_then_more(range(3), 1))
+
+
+@PARTS
+def test_random_files(tmp_path: Path, part: int) -> None:
+    for seed in range(EACH * part, EACH * (part + 1)):
+        random_files(folder_of(tmp_path, seed), seed)
+
+
+def random_files(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     source = random_file(seed, tmp_path).path
     before, wrong = digest(source), _ranges(source)
@@ -35,18 +48,18 @@ def test_random_files(tmp_path: Path, seed: int) -> None:
     placement = rng.choice(["footer", "tail", "chunk-start"])
     options = {"columns": rng.choice([[], None]), "placement": placement, "page_bounds": ["*"]}
     report = parquet_bloom.add_filters(source, target, page_index=True, sync=False, **options).files[0]
-    assert _ranges(target) == wrong, "an index that was wrong stays, and none is added"
+    assert _ranges(target) == wrong, f"{seed}: an index that was wrong stays, and none is added"
     rows = [pq.ParquetFile(path).read() for path in (source, target)]
-    assert rows[0].equals(rows[1]) or str(rows[0]) == str(rows[1])
+    assert rows[0].equals(rows[1]) or str(rows[0]) == str(rows[1]), seed
     info = parquet_bloom.inspect(target).files[0]
     added = sum(one.added for one in info.page_indexes)
-    assert added == report.offset_indexes + report.column_indexes
+    assert added == report.offset_indexes + report.column_indexes, seed
     removed = parquet_bloom.remove_filters(target, in_place=True, sync=False).files[0]
-    assert removed.indexes == added
+    assert removed.indexes == added, seed
     if not info.filters or report.filters or added:
         back = tmp_path / "back.parquet"
         parquet_bloom.remove_filters(source, back, sync=False)
-        assert digest(target) in (before, digest(back)), "as the old file without filters of ours"
+        assert digest(target) in (before, digest(back)), f"{seed}: as the old file without filters of ours"
 
 
 def _offset_indexes(path: Path) -> list[str]:
@@ -58,9 +71,14 @@ def _offset_indexes(path: Path) -> list[str]:
     return [str(compact.decode(OffsetIndex, data[at : at + n])[0].page_locations) for at, n in places if at]
 
 
-@pytest.mark.parametrize("seed", first_then_more(range(SEEDS), 20))
-def test_many_pages(tmp_path: Path, seed: int) -> None:
+@PARTS
+def test_many_pages(tmp_path: Path, part: int) -> None:
     """Random columns in pages of a few rows: pyarrow's own places, and bounds that hold all values of their pages."""
+    for seed in range(EACH * part, EACH * (part + 1)):
+        many_pages(folder_of(tmp_path, seed), seed)
+
+
+def many_pages(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     tables = random_file(seed, tmp_path).tables
     some = [table.slice(at, at + 40) for table in tables for at in (0, 40)]
@@ -83,19 +101,22 @@ def test_many_pages(tmp_path: Path, seed: int) -> None:
                 chunk.offset_index_offset = chunk.offset_index_length = None
                 chunk.column_index_offset = chunk.column_index_length = None
     before = digest(bare)
-    report = parquet_bloom.add_filters(bare, target, columns=[], page_index=True, page_bounds=["*"], sync=False).files[
-        0
-    ]
-    assert _offset_indexes(target) == _offset_indexes(source)
-    assert report.offset_indexes == len(_offset_indexes(source))
-    assert _ranges(target) == []
+    options = {"page_index": True, "page_bounds": ["*"], "sync": False}
+    report = parquet_bloom.add_filters(bare, target, columns=[], **options).files[0]
+    assert _offset_indexes(target) == _offset_indexes(source), seed
+    assert report.offset_indexes == len(_offset_indexes(source)), seed
+    assert _ranges(target) == [], seed
     parquet_bloom.remove_filters(target, in_place=True, sync=False)
-    assert digest(target) == before
+    assert digest(target) == before, seed
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_damaged_pages(tmp_path: Path, seed: int) -> None:
+def test_damaged_pages(tmp_path: Path) -> None:
     """Bytes among the pages are changed: a line says why there is no index, or the index is of what headers say."""
+    for seed in range(40):
+        damaged_pages(folder_of(tmp_path, seed), seed)
+
+
+def damaged_pages(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     source = random_file(seed, tmp_path).path
     data = bytearray(source.read_bytes())
@@ -107,12 +128,12 @@ def test_damaged_pages(tmp_path: Path, seed: int) -> None:
     try:
         report = parquet_bloom.add_filters(source, target, columns=[], page_index=True, sync=False).files[0]
     except FileError:
-        assert not target.exists()
+        assert not target.exists(), seed
         return
-    assert report.index_notes or report.offset_indexes or digest(target) == digest(source)
+    assert report.index_notes or report.offset_indexes or digest(target) == digest(source), seed
     try:
         wrong = parquet_bloom.verify(target, statistics=True).files[0].statistics.wrong
     except FileError:  # its pages do not decode
         return
     ours = {one.column for one in parquet_bloom.inspect(target).files[0].page_indexes if one.added}
-    assert not [one.text for one in wrong if one.column in ours and one.statistic.startswith("offset_index")]
+    assert not [one.text for one in wrong if one.column in ours and one.statistic.startswith("offset_index")], seed

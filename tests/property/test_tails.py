@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.repeats import first_then_more, more_then_slow
+from support.repeats import more_then_slow
 from support.samples import leftovers
 
 import parquet_bloom
@@ -95,12 +95,9 @@ def run(seed: int, folder: Path) -> None:
     assert leftovers(folder) == []
 
 
-@pytest.mark.parametrize("seed", first_then_more(range(12), 4))
-def test_whatever_is_done_rows_stay_and_bytes_come_back(seed: int, tmp_path: Path) -> None:
-    run(seed, tmp_path)
-
-
-@pytest.mark.parametrize("first", more_then_slow(range(100, 400, 50), 1))
-def test_that_many_times_over(first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + 50):
+@pytest.mark.parametrize(
+    "seeds", [range(4), *more_then_slow((range(first, first + 50) for first in range(100, 400, 50)), 1)]
+)
+def test_whatever_is_done_rows_stay_and_bytes_come_back(seeds: range, tmp_path: Path) -> None:
+    for seed in seeds:
         run(seed, tmp_path)

@@ -123,19 +123,13 @@ def test_advising(printed: Any, keys: Path, tmp_path: Path) -> None:
     assert any(column["absent"] is not None for column in found["columns"])
 
 
-@pytest.mark.parametrize(
-    ("predicate", "status"),
-    [(f"id = {ID}", 0), (f"id IN ({ID}, 7) AND length(name) = 2 OR half_null IS NULL", 0), ("id = -1", 1)],
-    ids=["one", "unused", "none"],
-)
-def test_checking(printed: Any, keys: Path, predicate: str, status: int) -> None:
+def test_checking(printed: Any, keys: Path) -> None:
     parquet_bloom.add_filters(keys, in_place=True, columns=["id"])
-    assert printed("check", "check", keys, predicate, "--json", status=status)["verdicts"]
-    found = printed("check", "check", keys, predicate, "--json", "--min-skipped", "100", status=1 - status)
-    assert found["gates"][0]["holds"] is bool(status)
-
-
-def test_engines(printed: Any) -> None:
+    unused = f"id IN ({ID}, 7) AND length(name) = 2 OR half_null IS NULL"
+    for predicate, status in ((f"id = {ID}", 0), (unused, 0), ("id = -1", 1)):
+        assert printed("check", "check", keys, predicate, "--json", status=status)["verdicts"]
+        found = printed("check", "check", keys, predicate, "--json", "--min-skipped", "100", status=1 - status)
+        assert found["gates"][0]["holds"] is bool(status), predicate
     assert printed("engines", "engines", "--json")["answers"]
 
 
@@ -189,29 +183,22 @@ def test_locating(printed: Any, keys: Path, tmp_path: Path) -> None:
         assert printed("locate", *words)["found"][0]["key"] == text, name
 
 
-@pytest.mark.parametrize(
-    ("words", "kind", "text"),
-    [
+def test_errors(printed: Any, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, kind, text in (
         (["inspect", "nowhere.parquet", "--json"], "StorageError", "nowhere.parquet"),
-        (["check", "{keys}", "id = ", "--json"], "TextError", "id ="),
-        (["check", "{keys}", "idd = 5", "--output-format", "json"], "UnknownColumnError", "near names"),
-        (["add", "{keys}", "--json"], "RequestError", "--output for a new file, or --in-place"),
+        (["check", keys, "id = ", "--json"], "TextError", "id ="),
+        (["check", keys, "idd = 5", "--output-format", "json"], "UnknownColumnError", "near names"),
+        (["add", keys, "--json"], "RequestError", "--output for a new file, or --in-place"),
         (["inspect", "--json"], "MissingParameter", "Missing"),
-        (["inspect", "{keys}", "--json", "--output-format=xml"], "BadParameter", "xml"),
-    ],
-    ids=["file", "text", "column", "request", "usage", "format"],
-)
-def test_errors(printed: Any, keys: Path, words: list[str], kind: str, text: str) -> None:
-    found = printed("error", *[word.format(keys=keys) for word in words], status=2)
-    assert found["kind"] == kind
-    assert text in found["error"]
-    assert (found["path"] is not None) == (kind == "StorageError")
-    assert (found["column"] is not None) == (kind == "TextError")
-
-
-def test_without_json_standard_output_stays_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["inspect", "nowhere.parquet"], ["inspect", "nowhere.parquet", "--", "--json"]):
-        assert run(words) == 2
+        (["inspect", keys, "--json", "--output-format=xml"], "BadParameter", "xml"),
+    ):
+        found = printed("error", *words, status=2)
+        assert found["kind"] == kind
+        assert text in found["error"], kind
+        assert (found["path"] is not None) == (kind == "StorageError"), kind
+        assert (found["column"] is not None) == (kind == "TextError"), kind
+    for without in (["inspect", "nowhere.parquet"], ["inspect", "nowhere.parquet", "--", "--json"]):
+        assert run(without) == 2
         assert capsys.readouterr().out == ""
 
 

@@ -24,7 +24,7 @@ from parquet_bloom import lance
 from parquet_bloom.source.results import Result
 
 EVIL = "<script>alert(1)</script>\n::error::x"
-FILES, ROWS = 60, 40
+FILES, ROWS = 24, 40
 TAGS = {"div", "p", "pre", "table", "thead", "tbody", "tr", "th", "td"}
 
 
@@ -40,11 +40,14 @@ def write_folder(folder: Path, files: int) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[1, FILES], ids=["one file", "60 files"])
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the functions give for one file and a broken one, and for 60 and a broken one."""
-    work = tmp_path_factory.mktemp("notebook")
-    data, files = write_folder(work / "data", request.param), request.param
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the functions give for one file and a broken one, and for more than a table shows and a broken one."""
+    return [results_of(tmp_path_factory.mktemp("notebook"), files) for files in (1, FILES)]
+
+
+def results_of(work: Path, files: int) -> dict[str, Any]:
+    data = write_folder(work / "data", files)
     quoted = f'"{EVIL}"'
     found: dict[str, Any] = {"dry run": parquet_bloom.add_filters(data, in_place=True, dry_run=True, sync=False)}
     seen: list[Any] = []
@@ -142,38 +145,32 @@ def is_line(text: str) -> bool:
     return text.isprintable() and len(text) <= 200 and not re.search(r"0x[0-9a-f]+", text)
 
 
-def test_every_result_is_one_line(results: dict[str, Any]) -> None:
-    for name, result in results.items():
-        for one in walked(result):
-            if type(one).__module__.startswith("parquet_bloom") and not isinstance(one, Exception):
-                assert is_line(repr(one)), f"{name}: {type(one).__name__}: {len(repr(one))}: {repr(one)[:300]}"
-    assert is_line(results["open writer"])
+def test_every_result_is_one_line(both: list[dict[str, Any]], zones: dict[str, Any]) -> None:
+    for results in (*both, zones):
+        for name, result in results.items():
+            for one in walked(result):
+                if type(one).__module__.startswith("parquet_bloom") and not isinstance(one, Exception):
+                    assert is_line(repr(one)), f"{name}: {type(one).__name__}: {len(repr(one))}: {repr(one)[:300]}"
+    assert is_line(both[0]["open writer"])
 
 
-def test_no_public_type_is_left_out(results: dict[str, Any]) -> None:
+def test_no_public_type_is_left_out(both: list[dict[str, Any]], zones: dict[str, Any]) -> None:
     """Else a new result would print in its own way; of typed dicts Python prints the dicts."""
     public = {one for name in parquet_bloom.__all__ if isinstance(one := getattr(parquet_bloom, name), type)}
     expected = {one for one in public if not issubclass(one, Exception | dict)}
     expected -= {parquet_bloom.TableCommit, parquet_bloom.Draft2015}  # of tables alone; a value that is given
-    seen = {type(one) for result in results.values() for one in walked(result)}
-    if len(results["inspect"].files) > 1:
-        assert {one.__name__ for one in expected - seen} == set()
+    seen = {type(one) for result in both[1].values() for one in walked(result)}
+    assert {one.__name__ for one in expected - seen} == set()
     assert is_line(repr(parquet_bloom.TableCommit("delta:" + "long/" * 90 + EVIL, "5", 3, 0)))
 
-
-def test_a_scan_says_what_it_scans_before_it_opens_a_file(results: dict[str, Any]) -> None:
-    files = len(results["verify"].files)
-    assert re.fullmatch(rf"""Scan\({files} files?, "trace_id = '\w+' OR at < 0"\)""", results["scan before"])
-    assert repr(results["scan"]).endswith(f"1 of {2 * files} row groups left)")
+    names = {type(one).__name__ for result in zones.values() for one in walked(result)}
+    assert {name for name in lance.__all__ if name[0].isupper()} <= names
 
 
-def test_zone_results_are_one_line(zones: dict[str, Any]) -> None:
-    for result in zones.values():
-        for one in walked(result):
-            if type(one).__module__.startswith("parquet_bloom"):
-                assert is_line(repr(one)), repr(one)[:300]
-    seen = {type(one).__name__ for result in zones.values() for one in walked(result)}
-    assert {name for name in lance.__all__ if name[0].isupper()} <= seen
+def test_a_scan_says_what_it_scans_before_it_opens_a_file(both: list[dict[str, Any]]) -> None:
+    for files, results in zip((1, FILES), both, strict=True):
+        assert re.fullmatch(rf"""Scan\({files} files?, "trace_id = '\w+' OR at < 0"\)""", results["scan before"])
+        assert repr(results["scan"]).endswith(f"1 of {2 * files} row groups left)")
 
 
 def test_numbers_and_nouns_agree(tmp_path: Path) -> None:
@@ -224,31 +221,26 @@ class Drawn(HTMLParser):
             self.lines[-1] += data
 
 
-def test_html_of_every_result_is_bounded_and_escaped(results: dict[str, Any]) -> None:
-    drawn = 0
-    for name, result in results.items():
-        for one in walked(result):
-            if not isinstance(one, Result) or drawn > 2000:
-                continue
-            drawn += 1
-            html = one._repr_html_()
-            page = Drawn(html)
-            assert "<script" not in html, name
-            assert page.tags <= TAGS
-            assert all(len(table) <= 21 for table in page.tables), name
-            assert len(html) < 60_000, name
-            text = "\n".join(page.lines)
-            assert "--all" not in text, "a notebook has no options"
-            assert "--json" not in text
-    assert drawn > 20
-
-
-def test_html_of_zone_results(zones: dict[str, Any]) -> None:
-    for name, result in zones.items():
-        html = result._repr_html_()
-        assert "<script" not in html, name
-        assert Drawn(html).tables
-        assert all(len(table) <= 21 for table in Drawn(html).tables), name
+def test_html_of_every_result_is_bounded_and_escaped(both: list[dict[str, Any]], zones: dict[str, Any]) -> None:
+    for results in (*both, zones):
+        drawn = 0
+        for name, result in results.items():
+            for one in walked(result):
+                if not isinstance(one, Result):
+                    continue
+                drawn += 1
+                html = one._repr_html_()
+                page = Drawn(html)
+                assert "<script" not in html, name
+                assert page.tags <= TAGS, name
+                assert all(len(table) <= 21 for table in page.tables), name
+                assert len(html) < 60_000, name
+                text = "\n".join(page.lines)
+                assert "--all" not in text, "a notebook has no options"
+                assert "--json" not in text, name
+        assert drawn > 20 or results is zones
+    assert all(Drawn(result._repr_html_()).tables for result in zones.values())
+    assert "&lt;script&gt;alert(1)" in both[0]["inspect"]._repr_html_(), "a hostile name is shown as text"
     assert Drawn(zones["query"]._repr_html_()).lines[0].startswith("150 of 150 zones may match")
 
 
@@ -276,21 +268,19 @@ def test_check_shows_what_is_left_before_what_is_skipped(mixed: Path) -> None:
     assert {row[2] for row in skipped[1:]} == {"skip"}
 
 
-def test_check_of_many_row_groups_that_are_read_shows_files(results: dict[str, Any]) -> None:
-    verdicts = results["check reads"]
-    page = Drawn(verdicts._repr_html_())
-    if len(verdicts) > 20:
-        assert any(text.startswith("left: all ") for text in page.lines), "files with one verdict are one line"
-    assert any("failed" in text or "no Parquet" in text or "Parquet" in text for text in page.lines), "the broken file"
+def test_check_of_many_row_groups_that_are_read_shows_files(both: list[dict[str, Any]]) -> None:
+    few, many = (Drawn(results["check reads"]._repr_html_()) for results in both)
+    assert any(text.startswith("left: all ") for text in many.lines), "files with one verdict are one line"
+    assert all(any("Parquet" in text for text in page.lines) for page in (few, many)), "the broken file"
 
 
-def test_files_that_were_not_opened_are_summed(results: dict[str, Any]) -> None:
-    verdicts = results["of a table"]
-    page = Drawn(verdicts._repr_html_())
-    assert len(verdicts.excluded) == len(results["excluded"]) - 1
-    if verdicts.excluded:
-        (row,) = page.tables[-1][1:]
-        assert row[:4] == [f"{FILES - 1}", f"{FILES - 1} files", "not opened", "partition"]
+def test_files_that_were_not_opened_are_summed(both: list[dict[str, Any]]) -> None:
+    for results in both:
+        verdicts = results["of a table"]
+        assert len(verdicts.excluded) == len(results["excluded"]) - 1
+        page = Drawn(verdicts._repr_html_())
+    (row,) = page.tables[-1][1:]
+    assert row[:4] == [f"{FILES - 1}", f"{FILES - 1} files", "not opened", "partition"]
 
 
 def test_notebooks_show_what_the_commands_print(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,23 +304,24 @@ def test_notebooks_show_what_the_commands_print(mixed: Path, capsys: pytest.Capt
         assert " ".join(first.split()) in printed, words[0]
 
 
-def test_results_in_a_result_are_tables(results: dict[str, Any]) -> None:
-    page = Drawn(results["index"]._repr_html_())
-    assert page.tables[1][0] == ["column", "entries", "bits", "bytes", "false places"]
-    assert page.tables[1][1][0] == "trace_id"
-    assert page.tables[1][1:] == Drawn(results["update"]._repr_html_()).tables[2][1:]
-    for name in ("index", "update", "report"):
-        assert "{" not in results[name]._repr_html_(), "no raw dict"
+def test_results_in_a_result_are_tables(both: list[dict[str, Any]]) -> None:
+    for results in both:
+        page = Drawn(results["index"]._repr_html_())
+        assert page.tables[1][0] == ["column", "entries", "bits", "bytes", "false places"]
+        assert page.tables[1][1][0] == "trace_id"
+        assert page.tables[1][1:] == Drawn(results["update"]._repr_html_()).tables[2][1:]
+        for name in ("index", "update", "report"):
+            assert "{" not in results[name]._repr_html_(), "no raw dict"
 
 
-def test_add_begins_with_what_people_want(results: dict[str, Any]) -> None:
-    page = Drawn(results["add"]._repr_html_())
-    assert page.tables[0][0][0] == "column"
-    assert page.tables[0][1][0] == "trace_id"
-    if len(results["add"].files) > 1:
-        assert page.tables[1][0] == ["file", "filters", "bytes", "grows"]
-    assert results["add"].to_arrow().column_names[:3] == ["source", "output", "row_groups"]
-    assert list(results["add"].files[0].to_dict())[:2] == ["source", "output"]
+def test_add_begins_with_what_people_want(both: list[dict[str, Any]]) -> None:
+    for results in both:
+        page = Drawn(results["add"]._repr_html_())
+        assert page.tables[0][0][0] == "column"
+        assert page.tables[0][1][0] == "trace_id"
+        assert results["add"].to_arrow().column_names[:3] == ["source", "output", "row_groups"]
+        assert list(results["add"].files[0].to_dict())[:2] == ["source", "output"]
+    assert page.tables[1][0] == ["file", "filters", "bytes", "grows"], "of several files"
 
 
 def test_what_is_to_be_pasted_is_python(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.commands import command, on_terminal
+from support.parsed import parsed
 from support.recording_store import recording
 
 import parquet_bloom
 from parquet_bloom import cli
 from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.report.text import visible
 from parquet_bloom.storage.display import without_secret
 
 EVIL = "\x1b]0;title\x07\x1b[31mred\x1b[2K\x9b31m\u202egnp\u2066.\u200b"
@@ -31,7 +33,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evil")
     inside = folder / f"k={EVIL}"
     inside.mkdir()
-    table = pa.table({EVIL: [1, 2, 3], "id": ["v1", "v2", EVIL], MARKUP: [1, 2, 3]})
+    table = pa.table({EVIL: [1, 2, 3], "id": ["v1", "v2", EVIL], MARKUP: [1, 2, 3], "nl\nname": [3, 4, 5]})
     plain = folder / "plain.parquet"
     pq.write_table(table, plain, use_dictionary=False)
     parquet_bloom.add_filters(plain, folder / "names.parquet", columns=["*"], sync=False)
@@ -43,35 +45,35 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COLUMN = '"' + EVIL.replace('"', '""') + '"'
-WAYS = {
-    "add": ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*"],
-    "inspect": ["inspect", "names.parquet", "--all"],
-    "inspect json": ["inspect", "names.parquet", "--json"],
-    "inspect github": ["inspect", "names.parquet", "--output-format", "github", "--assert-filters", "*"],
-    "engine": ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*", "--engine", "polars"],
-    "no such engine": ["engines", "--engine", EVIL],
-    "verify": ["verify", f"k={EVIL}"],
-    "check": ["check", "names.parquet", f"{COLUMN} = 9 AND other({COLUMN})", "--explain"],
-    "check folder": ["check", ".", f"{COLUMN} = 2", "--explain"],
-    "read": ["read", "names.parquet"],
-    "read csv": ["read", "names.parquet", "--format", "csv"],
-    "read ndjson": ["read", "names.parquet", "--format", "ndjson"],
-    "no such column": ["add", "names.parquet", "-c", EVIL + "?", "-o", "x.parquet"],
-    "no such file": ["inspect", f"{EVIL}.parquet"],
-    "no such command": [EVIL],
-    "a damaged page": ["add", "damaged.parquet", "-c", "*", "-o", "x.parquet"],
-    "remove": ["remove", f"k={EVIL}", "--dry-run"],
-}
+WAYS = [
+    ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*"],
+    ["inspect", "names.parquet", "--all"],
+    ["inspect", "names.parquet", "--json"],
+    ["inspect", "names.parquet", "--output-format", "github", "--assert-filters", "*"],
+    ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*", "--engine", "polars"],
+    ["engines", "--engine", EVIL],
+    ["verify", f"k={EVIL}"],
+    ["check", "names.parquet", f"{COLUMN} = 9 AND other({COLUMN})", "--explain"],
+    ["check", ".", f"{COLUMN} = 2", "--explain"],
+    ["read", "names.parquet"],
+    ["read", "names.parquet", "--format", "csv"],
+    ["read", "names.parquet", "--format", "ndjson"],
+    ["add", "names.parquet", "-c", EVIL + "?", "-o", "x.parquet"],
+    ["inspect", f"{EVIL}.parquet"],
+    [EVIL],
+    ["add", "damaged.parquet", "-c", "*", "-o", "x.parquet"],
+    ["remove", f"k={EVIL}", "--dry-run"],
+]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_terminal_gets_no_code_of_a_name(evil: Path, way: str) -> None:
-    out = on_terminal(evil, *WAYS[way])
-    own = out.replace("\r", "").replace("\x1b[K", "")  # the bar's own
-    own = re.sub(r"\x1b\[(?:1|2|31|32|35)m([^\x1b]*)\x1b\[0m", r"\1", own)  # our colours
-    assert not [c for c in CODES if c in own], repr(own)
-    assert "Traceback" not in own
-    assert "unexpected error" not in own
+def test_a_terminal_gets_no_code_of_a_name(evil: Path) -> None:
+    for words in WAYS:
+        out = on_terminal(evil, *words)
+        own = out.replace("\r", "").replace("\x1b[K", "")  # the bar's own
+        own = re.sub(r"\x1b\[(?:1|2|31|32|35)m([^\x1b]*)\x1b\[0m", r"\1", own)  # our colours
+        assert not [c for c in CODES if c in own], (words, own)
+        assert "Traceback" not in own, words
+        assert "unexpected error" not in own, words
 
 
 def test_programs_get_values_as_they_are(evil: Path) -> None:
@@ -87,19 +89,25 @@ def test_markup_is_a_name(evil: Path) -> None:
     for words in (["read", "names.parquet", "--columns", MARKUP], ["inspect", "names.parquet"]):
         done = command(*words, cwd=evil)
         assert (done.returncode, MARKUP in done.stdout) == (0, True)
+    assert "nl\\nname" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["read"], ["read", "--format", "csv"], ["inspect"]], ids=" ".join)
-def test_output_in_ascii(evil: Path, words: list[str]) -> None:
-    done = command(*words, "names.parquet", cwd=evil, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
+def test_visible() -> None:
+    shown = {"a\x1bb": "a\\x1bb", "\u202e": "\\u202e", "\udcff": "\\udcff", "é 漢": "é 漢", "\x9b": "\\x9b"}
+    assert {text: visible(text) for text in shown} == shown
+
+
+def test_output_in_ascii(evil: Path) -> None:
+    for words in (["read"], ["read", "--format", "csv"], ["inspect"]):
+        done = command(*words, "names.parquet", cwd=evil, PYTHONIOENCODING="ascii")
+        assert done.returncode == 0, (words, done.stderr)
 
 
 def test_commands_print_through_one_door() -> None:
     """Whoever prints what a file says goes through say, aside, complain, print_table or print_json."""
     doors = {"common.py": 2, "__init__.py": 1}  # for people, for programs; the help page
     for module in sorted(CLI.glob("*.py")):
-        names = [ast.unparse(n.func) for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Call)]
+        names = [ast.unparse(n.func) for n in ast.walk(parsed(module.read_text())) if isinstance(n, ast.Call)]
         prints = [name for name in names if name in ("click.echo", "print", "click.secho")]
         assert len(prints) <= doors.get(module.name, 0), module.name
 
@@ -107,19 +115,16 @@ def test_commands_print_through_one_door() -> None:
 # --- secrets ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_a_uri_without_its_secret() -> None:
+    for text, shown in (
         (f"s3://KEY:{SECRET}@bucket/a b", "s3://bucket/a b"),
         (f"two: s3a://KEY:{SECRET}@b/x and s3://K:S@c", "two: s3a://b/x and s3://c"),
         ("s3://KEY:123/456@bucket/x", "s3://bucket/x"),
         ("abfs://account:pass@container/x", "abfs://container/x"),
         ("hdfs://host:8020/user@home/x", "hdfs://host:8020/user@home/x"),
         ("s3://bucket/a@b:c", "s3://bucket/a@b:c"),
-    ],
-)
-def test_a_uri_without_its_secret(text: str, shown: str) -> None:
-    assert without_secret(text) == shown
+    ):
+        assert without_secret(text) == shown
 
 
 COMMANDS = [["inspect"], ["inspect", "--json"], ["verify"], ["read"], ["add", "--in-place"], ["check"], ["remove"]]
@@ -131,13 +136,13 @@ def secretless(capsys: pytest.CaptureFixture[str], *words: str) -> None:
     assert not [part for part in ("wJalr", "XUt", "MDENG", "456") if part in told], told
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_message_has_a_secret(words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_no_message_has_a_secret(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for secret in (SECRET, "123/456"):
         uri = f"s3://KEY:{secret}@bucket/x.parquet"
-        for sources in ([uri], [uri, str(tmp_path)], [str(tmp_path), uri]):
-            secretless(capsys, *words, *sources, *(["a = 1"] if words == ["check"] else []))
-    secretless(capsys, "check", uri)  # the predicate is missing, and click names what is there
+        for words in COMMANDS:
+            for sources in ([uri], [uri, str(tmp_path)], [str(tmp_path), uri]):
+                secretless(capsys, *words, *sources, *(["a = 1"] if words == ["check"] else []))
+        secretless(capsys, "check", uri)  # the predicate is missing, and click names what is there
 
 
 def test_no_message_of_a_store_has_a_secret(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,9 +37,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     batches = FileRows.batches
 
-    def counted(self: FileRows, parts: Sequence[Any], names: Sequence[str] | None, n: int | None) -> Iterator[Any]:
+    def counted(self: FileRows, parts: Sequence[Any], names: Sequence[str] | None, *how: Any) -> Iterator[Any]:
         found.append((sum(len(groups) for _, groups in parts), len(self.schema.names if names is None else names)))
-        return batches(self, parts, names, n)
+        return batches(self, parts, names, *how)
 
     monkeypatch.setattr(FileRows, "batches", counted)
     monkeypatch.setattr(matching.Reading, "_page_rows", RULE[0])
@@ -56,28 +56,23 @@ def written(table: pa.Table, path: Path, by: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("by", "expected"), [("pyarrow", [(1, 1)]), ("duckdb", [(1, 6)])])
-def test_a_row_is_read_by_pages_if_there_are_several(
-    table: pa.Table, tmp_path: Path, scans: list[tuple[int, int]], by: str, expected: list[tuple[int, int]]
+@pytest.mark.parametrize(
+    ("by", "of_a_row", "of_most"),
+    [("pyarrow", [(1, 1)], [(1, 1), (GROUPS, 6)]), ("duckdb", [(1, 6)], [(GROUPS, 6)])],
+)
+def test_rows_are_read_by_pages_if_that_spares_any(
+    table: pa.Table, tmp_path: Path, scans: list[tuple[int, int]], by: str, of_a_row: list[Any], of_most: list[Any]
 ) -> None:
-    path = written(table, tmp_path / "made.parquet", by)
-    found = parquet_bloom.read_table(path, "id = 777")
-    assert found.equals(table.filter(pa.compute.equal(table["id"], 777)).combine_chunks())
-    assert scans == expected, "the key's column of one row group, and pages; or that row group at once"
+    """The key's column of one row group, and pages, if there are several; rows of most pages are read at once.
 
-
-@pytest.mark.parametrize(("by", "expected"), [("pyarrow", [(1, 1), (GROUPS, 6)]), ("duckdb", [(GROUPS, 6)])])
-@pytest.mark.parametrize(("predicate", "share"), [("share < 900", 900), ("share < 2", 2)])
-def test_rows_of_most_pages_are_read_at_once(
-    table: pa.Table,
-    tmp_path: Path,
-    scans: list[tuple[int, int]],
-    by: str,
-    expected: list[tuple[int, int]],
-    predicate: str,
-    share: int,
-) -> None:
+    One row group shows that, or DuckDB's own filter, and all are read in one scan.
+    """
     path = written(table, tmp_path / "made.parquet", by)
-    found = parquet_bloom.read_table(path, predicate)
-    assert found.equals(table.filter(pa.compute.less(table["share"], share)).combine_chunks())
-    assert scans == expected, "one row group shows it, or DuckDB's own filter, and all are read in one scan"
+    for where, truth, expected in (
+        ("id = 777", pa.compute.equal(table["id"], 777), of_a_row),
+        ("share < 900", pa.compute.less(table["share"], 900), of_most),
+        ("share < 2", pa.compute.less(table["share"], 2), of_most),
+    ):
+        scans.clear()
+        assert parquet_bloom.read_table(path, where).equals(table.filter(truth).combine_chunks()), where
+        assert scans == expected, where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from support.corpus import corpus_file, fixture_files, footer_bytes
 
 from parquet_bloom.errors import FooterError
@@ -21,13 +20,16 @@ def by_bindings(data: bytes) -> Outline | None:
         return None
 
 
-@pytest.mark.parametrize("name", fixture_files())
-def test_a_version_is_the_same_whoever_decodes_its_footer(name: str) -> None:
+def test_a_version_is_the_same_whoever_decodes_its_footer() -> None:
     """The compiled walk may be loaded between a search and the reading of its rows."""
-    data = footer_bytes(corpus_file(name))
-    walked, bound = walk_outline(data, START), by_bindings(data)
-    if walked is not None and bound is not None:
-        assert fingerprint(walked) == fingerprint(bound)
+    compared = 0
+    for name in fixture_files():
+        data = footer_bytes(corpus_file(name))
+        walked, bound = walk_outline(data, START), by_bindings(data)
+        if walked is not None and bound is not None:
+            assert fingerprint(walked) == fingerprint(bound), name
+            compared += 1
+    assert compared > 5
 
 
 def test_another_statistic_is_another_version() -> None:

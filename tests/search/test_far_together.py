@@ -1,4 +1,4 @@
-"""Files of other storages whose tails arrive together have the results, and the requests, of each one alone."""
+"""Files of other storages whose tails arrive together: requests, many keys, runs. Results: test_together.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.corpus import corpus_file, corpus_files
 from support.object_store import objects, options_of, reading_by, serving
 from support.recording_store import Answer, Asked, RecordingStore, keyed, recording
-from support.repeats import by_turns, first_then_more
+from support.repeats import first_then_more
 from support.samples import random_bytes
-from support.searched import LOOPS, PREDICATES, fact, facts, keys, write, write_twenty
+from support.searched import Far, Here, damaged, deciding, fact, keys, write, write_twenty
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.search import together
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage import remote
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.remote import arrow_filesystem, in_runs
-
-fsspec = pytest.importorskip("fsspec")
+from parquet_bloom.storage.remote import in_runs
 
 
 @pytest.fixture
@@ -50,28 +45,11 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return files
 
 
-class Memory:
-    """Files in memory, as a file system that has no files of this machine."""
-
-    def __init__(self) -> None:
-        self.fsspec = fsspec.filesystem("memory", skip_instance_cache=True)
-        self.fsspec.store.clear()
-        self.filesystem = arrow_filesystem(self.fsspec)
-
-    def put(self, paths: list[Path]) -> list[str]:
-        for path in paths:
-            self.fsspec.pipe(f"/data/{path.name}", path.read_bytes())
-        return [f"/data/{path.name}" for path in paths]
-
-    def files(self, paths: list[Path]) -> list[DataFile]:
-        return [DataFile(name, self.filesystem) for name in self.put(paths)]
-
-
 @pytest.fixture
-def memory() -> Iterator[Memory]:
-    made = Memory()
+def far() -> Iterator[Far]:
+    made = Far()
     yield made
-    made.fsspec.store.clear()
+    made.filesystem.store.clear()
 
 
 @pytest.fixture(scope="module")
@@ -87,175 +65,6 @@ def store(request: pytest.FixtureRequest) -> Iterator[RecordingStore]:
 
 def on(store: RecordingStore) -> Any:
     return objects(**keyed(store))
-
-
-@contextmanager
-def deciding(several: bool) -> Iterator[None]:
-    """Files in runs, or one by one."""
-    fewest, together.FEWEST = together.FEWEST, 2 if several else 1 << 30
-    try:
-        yield
-    finally:
-        together.FEWEST = fewest
-
-
-def same(files: list[DataFile], predicate: Any, **options: Any) -> None:
-    several, one_by_one = (facts(files, predicate, way, **options) for way in (True, False))
-    assert several[0] == one_by_one[0]
-    assert sorted(several[1]) == sorted(one_by_one[1]), "warnings, which come when a file is searched"
-
-
-def costs(files: list[DataFile], predicate: Any, several: bool, **options: Any) -> list[Any]:
-    """What each file cost, and whether later reads are of its version."""
-    with deciding(several):
-        found = list(Search(resolved_files(files), predicate, Options(**options)))
-    return [one if isinstance(one, tuple) else (one.requests, one.bytes_read, one.of_one_version) for one in found]
-
-
-# --- equal results ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", range(len(PREDICATES)))
-def test_results_are_those_of_each_file_alone(folder: Path, memory: Memory, number: int, loops: str) -> None:
-    files = memory.files(sorted(folder.glob("*.parquet")))
-    predicate = PREDICATES[number](folder)
-    ways: list[dict[str, Any]] = [{}, {"use_filters": False}, {"decide_true": True}, {"nan": "largest"}]
-    for options in ways[(number + (loops == "numba")) % 2 :: 2]:  # the other loops have the others
-        same(files, predicate, **options)
-    same(files[3:], predicate)  # the first file has another schema
-    if number < 8 and loops == "numba":  # the others are errors
-        assert costs(files, predicate, True) == costs(files, predicate, False)
-
-
-@pytest.mark.parametrize("number", [0, 1, 3, 4])
-def test_verdicts_are_those_of_local_files(folder: Path, memory: Memory, number: int, loops: str) -> None:
-    predicate = PREDICATES[number](folder)
-    memory.put(sorted(folder.glob("*.parquet")))
-    here, there = (
-        parquet_bloom.check(*source, predicate, **options)
-        for source, options in (((folder,), {}), (("/data",), {"filesystem": memory.fsspec}))
-    )
-    assert [one[1:5] for one in here] == [one[1:5] for one in there]
-    assert here.columns == there.columns
-
-
-def test_sound_files_are_not_searched_alone(folder: Path, memory: Memory, loops: str, alone: list[str]) -> None:
-    files = memory.files(sorted(folder.glob("*.parquet")))
-    found, _ = facts(files, "id = 5", True)
-    assert len(found) == 20
-    assert alone == [str(files[0])], "it gives the schema"
-
-
-def test_files_of_others(memory: Memory, loops: str) -> None:
-    """Every file of fixtures and corpus, among others of its kind and of other kinds."""
-    paths = [corpus_file(name) for name in corpus_files()]
-    files = []
-    for at, path in enumerate(paths):
-        memory.fsspec.pipe(f"/all/{at:03}.parquet", path.read_bytes())
-        files.append(DataFile(f"/all/{at:03}.parquet", memory.filesystem))
-    asked = 0
-    for at, file in list(enumerate(files))[loops == "numba" :: 2]:  # the other loops have the others
-        try:
-            with OpenFile(file) as source:
-                leaves = [leaf for leaf in source.outline().leaves if len(leaf.path) == 1 and '"' not in leaf.name]
-        except ParquetBloomError:
-            leaves = []
-        for leaf in leaves[:2]:
-            asked += 1
-            value = "'x'" if leaf.logical == "STRING" else "5"
-            same([file, file, *files[at - 3 : at], file, *files[at + 1 : at + 3], file], f'"{leaf.name}" = {value}')
-    assert asked > 15, "the fixtures alone have so many columns"
-
-
-def damage(data: bytes, what: str) -> bytes:
-    match what:
-        case "empty":
-            return b""
-        case "cut":
-            return data[:-100]
-        case "text":
-            return b"no Parquet file at all\n" * 50
-        case "magic":
-            return data[:-4] + b"PARE"
-        case "length":
-            return data[:-8] + b"\xff\xff\xff\x7fPAR1"
-    raise AssertionError(what)
-
-
-@pytest.mark.parametrize("at", [4, 6])
-@pytest.mark.parametrize(
-    ("what", "loops"), by_turns(["gone", "empty", "cut", "text", "magic", "length"], LOOPS), indirect=["loops"]
-)
-def test_what_is_no_sound_file_is_said_as_alone(
-    folder: Path, memory: Memory, what: str, at: int, loops: str, alone: list[str]
-) -> None:
-    """Beside a file of another schema, and between two of one, which are decided together."""
-    paths = sorted(folder.glob("*.parquet"))[:9]
-    files = memory.files(paths)
-    if what == "gone":
-        memory.fsspec.rm(files[at].path)
-    else:
-        memory.fsspec.pipe(files[at].path, damage(paths[at].read_bytes(), what))
-    same(files, "id = 5")
-    alone.clear()
-    found, _ = facts(files, "id = 5", True)
-    assert [one[0] for one in found] == [str(file) for file in files]
-    assert [len(one) == 3 for one in found] == [number == at for number in range(9)], "no other file is lost"
-    assert alone == [str(files[0])]
-
-
-@pytest.mark.parametrize(("at", "loops"), by_turns([0, 1, 20, -1], LOOPS), indirect=["loops"])
-def test_damaged_filters(folder: Path, memory: Memory, at: int, loops: str) -> None:
-    """A wrong header, a filter without any bit: the same warnings."""
-    from parquet_bloom.filters.locate import filter_ranges_of
-
-    paths = sorted(folder.glob("*.parquet"))[:9]
-    files = memory.files(paths)
-    for number in (2, 4, 6):
-        with OpenFile(files[number]) as source:
-            ranges = filter_ranges_of(source.outline(), 0)
-            offset, length = int(ranges.offset[0]), int(ranges.num_bytes[0])
-        data = bytearray(paths[number].read_bytes())
-        if at < 0:
-            data[offset + 10 : offset + 20 + length] = bytes(length + 10)
-        data[offset + at % 20] ^= 0x55
-        memory.fsspec.pipe(files[number].path, bytes(data))
-    same(files, "id = 5")
-    same(files, f"id IN (5, {keys(paths[4])[0]}) OR a = 'x'")
-
-
-def test_footers_that_are_kept(folder: Path, memory: Memory, loops: str) -> None:
-    files = memory.files(sorted(folder.glob("*.parquet")))
-    cache = parquet_bloom.FooterCache()
-    for number in (0, 1, 4):
-        predicate = PREDICATES[number](folder)
-        expected, _ = facts(files, predicate, False)
-        for _ in range(2):
-            assert _without_metadata(facts(files, predicate, True, cache=cache)) == _without_metadata((expected, []))
-    assert len(cache) == len(files)
-
-
-def _without_metadata(found: Any) -> Any:
-    return [one[:10] for one in found[0]]
-
-
-def test_partitions(memory: Memory, tmp_path: Path, loops: str) -> None:
-    for day in range(3):
-        for i in range(5):
-            path = write(tmp_path / f"{day}-{i}.parquet", 10 * day + i)
-            memory.fsspec.pipe(f"/table/day={day}/{i}.parquet", path.read_bytes())
-    for predicate in ("day = 1", "day = 1 AND id = 5", "day > 0 OR id = 5", "id = 5", "day = 7", "day >= 1 AND id > 0"):
-        found = []
-        for several in (True, False):
-            with deciding(several):
-                found.append(
-                    (
-                        parquet_bloom.count("/table", predicate, filesystem=memory.fsspec),
-                        parquet_bloom.prune("/table", predicate, filesystem=memory.fsspec).to_dict(),
-                        parquet_bloom.check("/table", predicate, filesystem=memory.fsspec).to_dict(),
-                    )
-                )
-        assert found[0] == found[1], predicate
 
 
 # --- many keys ------------------------------------------------------------------------------------
@@ -279,28 +88,21 @@ def asked_for(folder: Path) -> dict[str, tuple[str, Any]]:
     }
 
 
-ASKED = ["ids", "an array", "none of them", "all", "texts", "NULL", "nothing", "in some files only", "another type",
-         "no such column"]  # fmt: skip
-
-
-@pytest.mark.parametrize("far", [False, True])
-@pytest.mark.parametrize("name", ASKED)
-def test_many_keys_have_the_hits_of_each_file_alone(
-    folder: Path, memory: Memory, name: str, far: bool, loops: str
-) -> None:
+@pytest.mark.parametrize("is_far", [False, True])
+def test_many_keys_have_the_hits_of_each_file_alone(folder: Path, far: Far, is_far: bool, loops: str) -> None:
     """Of local files too."""
     paths = sorted(folder.glob("*.parquet"))
-    memory.put(paths)
-    column, values = asked_for(folder)[name]
+    far.files(paths)
     ways: list[dict[str, Any]] = [{}, {"count_hits": True}, {"use_filters": False}]
-    for at, options in enumerate(ways, far + (loops == "numba")):
-        files = paths[3 * (at % 2) :]  # the first file has another schema
-        source = [f"/data/{path.name}" for path in files] if far else files
-        assert hits(source, column, values, memory.fsspec if far else None, **options), options
+    for column, values in asked_for(folder).values():
+        for at, options in enumerate(ways, is_far + (loops == "numba")):
+            files = paths[3 * (at % 2) :]  # the first file has another schema
+            source = [f"/data/{path.name}" for path in files] if is_far else files
+            same_hits(source, column, values, far.filesystem if is_far else None, **options)
 
 
-def hits(source: Any, column: str, values: Any, filesystem: Any, **options: Any) -> bool:
-    """Whether files together have the hits of each one alone."""
+def same_hits(source: Any, column: str, values: Any, filesystem: Any, **options: Any) -> None:
+    """Files together have the hits of each one alone."""
     found = []
     for several in (True, False):
         with deciding(several):
@@ -309,39 +111,26 @@ def hits(source: Any, column: str, values: Any, filesystem: Any, **options: Any)
                 found.append(pruned.to_dict())
             except ParquetBloomError as error:
                 found.append(str(error))
-    assert found[0] == found[1]
-    return True
+    assert found[0] == found[1], (column, values, options)
 
 
-@pytest.mark.parametrize("at", [0, 1, 20, -1])
-@pytest.mark.parametrize("far", [False, True])
-def test_many_keys_and_damaged_filters(folder: Path, memory: Memory, tmp_path: Path, at: int, far: bool) -> None:
-    from parquet_bloom.filters.locate import filter_ranges_of
-
-    paths = []
-    for number, path in enumerate(sorted(folder.glob("*.parquet"))[:9]):
-        data = bytearray(path.read_bytes())
-        if number in (2, 4, 6):
-            with OpenFile(path) as source:
-                ranges = filter_ranges_of(source.outline(), 0)
-                offset, length = int(ranges.offset[0]), int(ranges.num_bytes[0])
-            if at < 0:
-                data[offset + 16 : offset + 16 + length] = bytes(length)
-            else:
-                data[offset + at] ^= 0x55
-        paths.append(tmp_path / path.name)
-        paths[-1].write_bytes(data)
-    memory.put(paths)
-    values = [5, 6, *keys(folder / "04.parquet")[:3]]
+def test_many_keys_and_damaged_filters(folder: Path, far: Far, tmp_path: Path) -> None:
     import numba  # noqa: F401
 
-    for count in (False, True):  # each has its loop
-        assert hits("/data" if far else paths, "id", values, memory.fsspec if far else None, count_hits=count), count
+    values, here = [5, 6, *keys(folder / "04.parquet")[:3]], Here(tmp_path)
+    for at in (0, 1, 20, -2):
+        paths = sorted(folder.glob("*.parquet"))[:9]
+        for number, path in enumerate(paths):
+            data = damaged(path, at) if number in (2, 4, 6) else path.read_bytes()
+            far.put(path.name, data)
+            here.put(path.name, data)
+        for count in (False, True):  # each has its loop
+            same_hits("/data", "id", values, far.filesystem, count_hits=count)
+            same_hits(here.root, "id", values, None, count_hits=count)
 
 
-@pytest.mark.parametrize("far", [False, True])
-@pytest.mark.parametrize("seed", first_then_more(range(8), 3))
-def test_no_row_group_of_a_key_is_lost(memory: Memory, tmp_path: Path, seed: int, far: bool, loops: str) -> None:
+@pytest.mark.parametrize("seed", first_then_more(range(8), 2))
+def test_no_row_group_of_a_key_is_lost(far: Far, tmp_path: Path, seed: int, loops: str) -> None:
     """By brute force: filters read whole or a block of them, with bounds and without, few keys and many."""
     rng = np.random.default_rng(seed)
     column = "id" if seed % 2 else "word"
@@ -360,17 +149,15 @@ def test_no_row_group_of_a_key_is_lost(memory: Memory, tmp_path: Path, seed: int
             stored[path.name, group] = values[group * rows : (group + 1) * rows]
     plain.unlink()
     paths = sorted(tmp_path.iterdir())
-    memory.put(paths)
+    far.files(paths)
     everything = [value for values in stored.values() for value in values]
     absent = [int(value) if column == "id" else f"w{value}" for value in rng.integers(-(2**40), 2**40, 500)]
     for n_stored, n_absent in ((1, 0), (3, 5), (0, 50), (40, 500), (len(everything), 0)):
         asked = {everything[at] for at in rng.integers(0, len(everything), n_stored).tolist()} | {*absent[:n_absent]}
         holding = {place for place, values in stored.items() if asked & {*values}}
-        for count in (False, True):
-            found = parquet_bloom.prune(
-                "/data" if far else paths, column=column, values=[*asked],
-                filesystem=memory.fsspec if far else None, count_hits=count,
-            )  # fmt: skip
+        for count, is_far in ((False, False), (False, True), (True, False), (True, True)):
+            source, there = ("/data", far.filesystem) if is_far else (paths, None)
+            found = parquet_bloom.prune(source, column=column, values=[*asked], filesystem=there, count_hits=count)
             kept = {(Path(path).name, group) for path, groups in found for group in groups}
             assert holding <= kept
             for (path_of, group), n in found.hits.items():
@@ -378,16 +165,16 @@ def test_no_row_group_of_a_key_is_lost(memory: Memory, tmp_path: Path, seed: int
 
 
 def test_keys_of_far_files_need_the_loop_that_check_has_compiled(
-    folder: Path, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: list[str]
+    folder: Path, far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: list[str]
 ) -> None:
     """One more loop is one more second, the first time in an installation. No sparse filter makes files go alone."""
     import numba  # noqa: F401
 
     from parquet_bloom.filters import ask_kernel
 
-    memory.put(sorted(folder.glob("*.parquet")))
+    far.files(sorted(folder.glob("*.parquet")))
     values = keys(folder / "07.parquet")[:50]
-    call = {"column": "id", "values": values, "filesystem": memory.fsspec}
+    call = {"column": "id", "values": values, "filesystem": far.filesystem}
     wanted = list(parquet_bloom.prune("/data", **call))
     asked: list[Any] = []
     whole = ask_kernel.ask_whole
@@ -402,20 +189,20 @@ def test_keys_of_far_files_need_the_loop_that_check_has_compiled(
     alone.clear()
     for number in range(5):  # some blocks without a bit
         write(tmp_path / f"{number}.parquet", number, groups=20, rows=2)
-        memory.fsspec.pipe(f"/sparse/{number}.parquet", (tmp_path / f"{number}.parquet").read_bytes())
-    parquet_bloom.prune("/sparse", **{**call, "values": [5]})
+        far.put(f"sparse/{number}.parquet", (tmp_path / f"{number}.parquet").read_bytes())
+    parquet_bloom.prune("/data/sparse", **{**call, "values": [5]})
     assert asked
     assert len(alone) <= 1  # the first file
 
 
-def test_many_keys_in_folders(memory: Memory, tmp_path: Path, loops: str) -> None:
+def test_many_keys_in_folders(far: Far, tmp_path: Path, loops: str) -> None:
     for day in range(2):
         for i in range(5):
             path = write(tmp_path / f"{day}-{i}.parquet", 10 * day + i)
-            memory.fsspec.pipe(f"/table/day={day}/{i}.parquet", path.read_bytes())
+            far.put(f"table/day={day}/{i}.parquet", path.read_bytes())
     some = keys(tmp_path / "1-3.parquet")[:3]
     for column, values in (("day", [1, 5]), ("day", ["x"]), ("id", some), ("nothing", [1])):
-        assert hits("/table", column, values, memory.fsspec)
+        same_hits("/data/table", column, values, far.filesystem)
 
 
 # --- requests of an S3 API ------------------------------------------------------------------------
@@ -448,52 +235,47 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     return folder, larger(folder, 12)
 
 
+def small(folder: Path) -> dict[str, bytes]:
+    return {f"data/small/{path.name}": path.read_bytes() for path in folder.glob("*.parquet")}
+
+
 def requests(store: RecordingStore) -> Counter[Any]:
     return Counter((one.method, one.key, one.headers.get("range")) for one in store.of_objects())
 
 
-@pytest.mark.parametrize("name", ["check", "prune", "values", "count", "read_table"])
 def test_requests_are_those_of_each_file_alone(
-    store: RecordingStore,
-    large: tuple[Path, list[int]],
-    name: str,
-    folder: Path,
-    alone: list[str],
+    store: RecordingStore, large: tuple[Path, list[int]], folder: Path, alone: list[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     """Small objects, whose filters lie in their tails, and larger ones with filters and footers before these."""
     monkeypatch.setattr(remote, "_PATIENCE_S", 20)  # however busy the machine is, all tails of a run come
     there, ids = large
-    for path in there.glob("*.parquet"):
-        store.objects[f"data/larger/{path.name}"] = path.read_bytes()
-    for path in folder.glob("*.parquet"):
-        store.objects[f"data/small/{path.name}"] = path.read_bytes()
+    store.objects = {f"data/larger/{path.name}": path.read_bytes() for path in there.glob("*.parquet")} | small(folder)
+    pb = parquet_bloom
     calls: dict[str, Callable[..., Any]] = {
-        "check": lambda source, key, **o: parquet_bloom.check(source, f"id = {key}", **o).to_dict(),
-        "prune": lambda source, key, **o: parquet_bloom.prune(source, f"id = {key}", **o).to_dict(),
-        "values": lambda source, key, **o: parquet_bloom.prune(source, column="id", values=[5, key], **o).to_dict(),
-        "count": lambda source, key, **o: parquet_bloom.count(source, f"id IN (5, {key})", **o),
-        "read_table": lambda source, key, **o: parquet_bloom.read_table(source, f"id = {key}", **o).to_pydict(),
+        "check": lambda source, key, **o: pb.check(source, f"id = {key}", **o).to_dict(),
+        "values": lambda source, key, **o: pb.prune(source, column="id", values=[5, key], **o).to_dict(),
+        "count": lambda source, key, **o: pb.count(source, f"id IN (5, {key})", **o),
+        "read_table": lambda source, key, **o: pb.read_table(source, f"id = {key}", **o).to_pydict(),
     }
     for source, key in (("data/small", keys(folder / "07.parquet")[3]), ("data/larger", ids[5])):
-        found, sent = [], []
-        for several in (True, False):
-            store.asked.clear()
-            alone.clear()
-            with deciding(several):
-                found.append(calls[name](source, key, filesystem=on(store)))
-            sent.append(requests(store))
-            if several and source == "data/small":
-                assert len(alone) == 1, "all but the first"
-        assert found[0] == found[1]
-        assert sent[0] == sent[1]
-        if source == "data/small":
-            assert max(sent[0].values()) == 1, "nothing is asked twice"
+        for name, call in calls.items():
+            found, sent = [], []
+            for several in (True, False):
+                store.asked.clear()
+                alone.clear()
+                with deciding(several):
+                    found.append(call(source, key, filesystem=on(store)))
+                sent.append(requests(store))
+                if several and source == "data/small":
+                    assert len(alone) == 1, "all but the first"
+            assert found[0] == found[1], name
+            assert sent[0] == sent[1], name
+            assert source == "data/larger" or max(sent[0].values()) == 1, "nothing is asked twice"
 
 
 def test_one_file_is_not_there_when_its_turn_comes(store: RecordingStore, folder: Path) -> None:
-    for path in folder.glob("*.parquet"):
-        store.objects[f"data/small/{path.name}"] = path.read_bytes()
+    store.objects = small(folder)
 
     def gone(asked: Asked, answer: Answer) -> None:
         if asked.key.endswith(("05.parquet", "11.parquet")):
@@ -508,8 +290,7 @@ def test_one_file_is_not_there_when_its_turn_comes(store: RecordingStore, folder
 
 
 def test_a_source_that_holds_files_to_what_they_were(store: RecordingStore, folder: Path) -> None:
-    for path in folder.glob("*.parquet"):
-        store.objects[f"data/small/{path.name}"] = path.read_bytes()
+    store.objects = small(folder)
     source = parquet_bloom.Source("data/small", filesystem=on(store))
     assert source.check("id = 5").failed == []
     assert source.check("id = 6").failed == []
@@ -520,16 +301,13 @@ def test_a_source_that_holds_files_to_what_they_were(store: RecordingStore, fold
     assert source.check("id = 5").failed == []
 
 
-def test_progress_and_early_ends(memory: Memory, folder: Path) -> None:
+def test_progress_and_early_ends(far: Far, folder: Path) -> None:
     """Each file is reported, in order; whoever stops early gets what there was before."""
-    names = memory.put(sorted(folder.glob("*.parquet")))
+    files = far.files(sorted(folder.glob("*.parquet")))
     seen: list[Any] = []
-    parquet_bloom.check("/data", "id = 5", filesystem=memory.fsspec, progress=seen.append)
-    assert [(one.files_done, one.path) for one in seen] == [(at, name) for at, name in enumerate(names, 1)]
-    first = next(
-        iter(Search(resolved_files([DataFile(name, memory.filesystem) for name in names]), "id = 5", Options()))
-    )
-    assert fact(first)[0] == names[0]
+    parquet_bloom.check("/data", "id = 5", filesystem=far.filesystem, progress=seen.append)
+    assert [(one.files_done, one.path) for one in seen] == [(at, file.path) for at, file in enumerate(files, 1)]
+    assert fact(next(iter(Search(resolved_files(files), "id = 5", Options()))))[0] == files[0].path
 
 
 def test_a_table_whose_log_excludes_some_files() -> None:
@@ -605,10 +383,10 @@ def test_runs_within_work_on_files_end() -> None:
     assert [got() for run in in_runs(outer, range(200), 20) for got in run] == [45] * 200
 
 
-def test_whatever_else_reads_open_files_reads_each(memory: Memory, folder: Path) -> None:
+def test_whatever_else_reads_open_files_reads_each(far: Far, folder: Path) -> None:
     """A callable that knows nothing of several files; it gets each file open."""
-    memory.put(sorted(folder.glob("*.parquet")))
-    for source, filesystem in (("/data", memory.fsspec), (folder, None)):
+    far.files(sorted(folder.glob("*.parquet")))
+    for source, filesystem in (("/data", far.filesystem), (folder, None)):
         scan = parquet_bloom.Scan(source, "id = 5", filesystem=filesystem)
         scan.visit(lambda opened, file: (opened.path, opened.size, file.size))
         seen = [file.visited for file in scan.files]

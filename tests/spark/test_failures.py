@@ -36,9 +36,8 @@ Caused by: java.io.IOException: {1}
 Driver stacktrace:"""
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_what_executors_lack() -> None:
+    for text, told in (
         (WORKER.format("ModuleNotFoundError: No module named 'parquet_bloom'"), "executors lack the package"),
         (WORKER.format("ModuleNotFoundError: No module named 'numba'"), "executors lack numba, which"),
         (WORKER.format("ModuleNotFoundError: No module named 'parquet_bloom.spark.new'"), "executors have another"),
@@ -53,34 +52,29 @@ Driver stacktrace:"""
          "executors cannot run python3 (No such file or directory): "),
         (JOB.format("org.apache.spark.SparkException: \nError from python worker:\n  /bin/ls: no such option", ""),
          "the Python of the executors cannot run PySpark (/bin/ls: no such option): "),
-    ],
-)  # fmt: skip
-def test_what_executors_lack(text: str, told: str) -> None:
-    assert str(lacking(Captured(text))).startswith(told)
-    assert "\n" not in one_line(Captured(text))
-    assert lacking(RuntimeError(text)) is None, "no error of Spark's"
-    with pytest.raises(SparkJobError, match=told[:20]):
-        explained(_raise)(Captured(text))
+    ):  # fmt: skip
+        assert str(lacking(Captured(text))).startswith(told)
+        assert "\n" not in one_line(Captured(text))
+        assert lacking(RuntimeError(text)) is None, "no error of Spark's"
+        with pytest.raises(SparkJobError, match=told[:20]):
+            explained(_raise)(Captured(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_the_line_that_matters() -> None:
+    for text, told in (
         ("[PATH_NOT_FOUND] No such path: file:/x. SQLSTATE: 42K03", "[PATH_NOT_FOUND] No such path: file:/x."),
         (WORKER.format("ValueError: first\nsecond"), "ValueError: first second"),
         (WORKER.format("parquet_bloom.errors.DamagedFileError: /d/x.parquet: cut off"), "/d/x.parquet: cut off"),
         (JOB.format("org.apache.spark.SparkException: Task failed while writing rows", "No space left on device"),
          "Task failed while writing rows: No space left on device"),
         ("", "Captured"),
-    ],
-)  # fmt: skip
-def test_the_line_that_matters(text: str, told: str) -> None:
-    assert one_line(Captured(text)) == told
-    with pytest.raises(SparkJobError) as raised, in_one_line():
-        _raise(Captured(text))
-    assert str(raised.value) == told
-    with pytest.raises(Captured):
-        explained(_raise)(Captured(text))
+    ):  # fmt: skip
+        assert one_line(Captured(text)) == told
+        with pytest.raises(SparkJobError) as raised, in_one_line():
+            _raise(Captured(text))
+        assert str(raised.value) == told
+        with pytest.raises(Captured):
+            explained(_raise)(Captured(text))
 
 
 def _raise(error: Exception) -> None:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
+import pickle
 import random
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from support import kleene
 
 import parquet_bloom
 from parquet_bloom import spark as bloom
-from parquet_bloom.errors import RequestError, StorageError, TextError, UnknownColumnError
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TextError, UnknownColumnError
 from parquet_bloom.format.forms import FORMATS
 from parquet_bloom.format.literals import Instant
-from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
-from parquet_bloom.search.search import as_predicate
+from parquet_bloom.predicates.rows import row_filter
+from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
+
+pytest.importorskip("pyspark", reason="pyspark is not installed (extra `spark`)")
+from parquet_bloom.spark.source import source
 
 pytestmark = pytest.mark.spark
 
@@ -104,7 +111,7 @@ def predicates() -> list[Predicate]:
 
 
 def in_spark(kind: pa.DataType, value: Any, op: str, literal: Any) -> kleene.Answers:
-    """A comparison in doubles, where NaN is the largest value."""
+    """A comparison where NaN is the largest value; a number in FLOAT's place is the nearest one of FLOAT."""
     if value is None or literal is None:
         return frozenset((None,))
     if isinstance(literal, str) and pa.types.is_date(kind):
@@ -113,7 +120,8 @@ def in_spark(kind: pa.DataType, value: Any, op: str, literal: Any) -> kleene.Ans
         literal = instant(dt.datetime.fromisoformat(literal).astimezone(dt.UTC).replace(tzinfo=None), True)
     if not pa.types.is_floating(kind):
         return frozenset((kleene.compare(kind, value, op, literal),))
-
+    if pa.types.is_float32(kind) and not isinstance(literal, float) and abs(literal) < 10**38:
+        literal = float(np.float32(literal))
     return frozenset((kleene.OPERATORS[op](place(value), place(literal)),))
 
 
@@ -129,52 +137,16 @@ def place(number: Any) -> tuple[int, Any]:
         return 0, Fraction(number)
 
 
-def test_each_row_gives_what_it_means(spark: Any, tmp_path: Path) -> None:
-    from pyspark.sql import functions as sf
-
-    from parquet_bloom.spark.columns import as_column
-
+def test_each_row_gives_what_it_means() -> None:
+    """As executors filter rows, which need no session for that."""
     table = table_of()
-    pq.write_table(table, tmp_path / "x.parquet")
-    frame = spark.read.parquet(str(tmp_path / "x.parquet"))
-    wanted = predicates()
+    [batch] = table.to_batches()
     rows = [{name: kleene.stored(table[name][i]) for name in table.column_names} for i in range(len(table))]
     types = {(field.name,): field.type for field in table.schema}
     types |= {("st", "id"): pa.int64(), ("st", "a.b"): pa.string()}
-    for start in range(0, len(wanted), 60):
-        some = wanted[start : start + 60]
-        columns = [as_column(tree, frame.schema).alias(f"t{i}") for i, tree in enumerate(some)]
-        answers = frame.select(sf.col("row"), *columns).orderBy("row").collect()
-        for i, tree in enumerate(some):
-            meant = [next(iter(kleene.answers(tree, row, types, in_spark))) for row in rows]
-            assert [row[f"t{i}"] for row in answers] == meant, str(tree)
-
-
-@pytest.mark.parametrize(
-    ("stored", "where", "count"),
-    [
-        ([1.0, NAN], "x > 5e0", 1),
-        ([1.0, NAN], "NOT x < 5e0", 1),
-        ([5.0, NAN], "x <> 5e0", 1),
-        ([5.0, NAN], "x NOT IN (5e0, 6e0)", 1),
-        ([-0.0, -0.0], "x = 0e0", 2),
-        ([-0.0, -0.0], "x >= 0e0", 2),
-        ([0.0, 0.0], "x <= -0e0", 2),
-        ([-0.0, 3.0], "x IN (0e0, 4e0)", 1),
-    ],
-)
-def test_spark_has_nothing_to_lose_rows_by(
-    spark: Any, tmp_path: Path, stored: list[float], where: str, count: int
-) -> None:
-    """Its min and max leave NaN out, its dictionaries and filters tell the zeros apart."""
-    from parquet_bloom.spark.columns import as_column
-
-    table = pa.table({"x": pa.array(stored * 50, pa.float64()), "y": pa.array(stored * 50, pa.float32())})
-    pq.write_table(table, tmp_path / "x.parquet", row_group_size=100, use_dictionary=True)
-    frame = spark.read.parquet(str(tmp_path / "x.parquet"))
-    assert frame.where(as_column(as_predicate(where), frame.schema)).count() == 50 * count
-    other = where.replace("x", "y")
-    assert frame.where(as_column(as_predicate(other), frame.schema)).count() == 50 * count
+    for tree in predicates():
+        meant = [next(iter(kleene.answers(tree, row, types, in_spark))) for row in rows]
+        assert row_filter(tree, batch.schema, nan="largest").mask(batch).to_pylist() == meant, str(tree)
 
 
 # --- whole data sets ------------------------------------------------------------------------------
@@ -228,31 +200,200 @@ def test_columns_and_several_roots(spark: Any, data: Path, tmp_path: Path) -> No
     assert len(rows) == 8
 
 
-def test_what_cannot_be_read_is_sparks_to_say(spark: Any, tmp_path: Path) -> None:
+def test_options_of_the_search_reach_the_executors(spark: Any, data: Path) -> None:
+    for options in ({"use_filters": False}, {"range_values": 0}):
+        found = bloom.read(spark, [str(data)], "i64 BETWEEN 4 AND 6 AND row < 40", ["row"], **options)
+        plain = spark.read.parquet(str(data)).where("i64 BETWEEN 4 AND 6 AND row < 40").select("row")
+        assert rows_of(found) == rows_of(plain)
+
+
+def test_names_are_listed_once_and_tasks_do_not_get_the_list(
+    spark: Any, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Any] = []
+    of_units = source.list_some
+
+    def list_some(*arguments: Any, **options: Any) -> Any:
+        listed.append(of_units(*arguments, **options))
+        return listed[-1]
+
+    monkeypatch.setattr(source, "list_some", list_some)
+    assert bloom.read(spark, [str(data)], "row < 4", "row").count() == 4
+    assert len(listed) == 1
+    request = source.request_of({"path": str(data)}, {}, "file:///")
+    assert isinstance(request, source.FileRequest)
+    assert request.listing.files
+    assert "listing" not in vars(pickle.loads(pickle.dumps(request)))
+
+
+def test_no_file_is_passed_over(spark: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_text("no Parquet at all")
     found = bloom.read(spark, [str(tmp_path)], "id = 1")
-    with pytest.raises(Exception, match=r"(?s)FAILED_READ_FILE.*b\.parquet"):
+    with pytest.raises(Exception, match=r"b\.parquet: the file ends with b' all', not b'PAR1'"):
         found.collect()
     with pytest.raises(StorageError, match="none: no such file"):
         bloom.read(spark, [str(tmp_path), str(tmp_path / "none")], "id = 1")
-    with pytest.raises(UnknownColumnError, match="no column idd; near names: id"):
+    with pytest.raises(UnknownColumnError, match="a.parquet: no column idd; near names: id"):
         bloom.read(spark, [str(tmp_path / "a.parquet")], "idd = 1")
 
 
-def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
-    from pyspark.sql import types as st
+def test_fields_in_another_case_are_the_same_at_any_depth(spark: Any, tmp_path: Path) -> None:
+    """As columns are; a file lost the rows of its fields, and its values were NULL."""
+    files = {"a": [{"x": 1, "in": [{"y": 1}]}], "b": [{"IN": [{"Y": 2}], "X": 1}]}
+    for name, values in files.items():
+        pq.write_table(pa.table({"id": [len(name)], "st": values}), tmp_path / f"{name}.parquet")
+    for where in ("st.x = 1", "id = 1"):
+        own = spark.read.parquet(str(tmp_path)).where(where)
+        for found in (bloom.read(spark, tmp_path, where), loaded(spark, tmp_path, where)):
+            assert sorted(map(str, found.collect())) == sorted(map(str, own.collect())), where
+            assert found.count() == 2
+    merged = spark.read.format("parquet_bloom").option("mergeSchema", "true").load(str(tmp_path))
+    assert [len(field.dataType.fields) for field in merged.schema if field.name == "st"] == [2]
+    (tmp_path / "more").mkdir()
+    both = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["aB", "Ab"])
+    pq.write_table(pa.table({"id": [3], "st": both, "cD": [1], "Cd": [2]}), tmp_path / "more" / "both.parquet")
+    for schema, said in {
+        "st struct<ab: bigint>": "column st: a struct with the fields aB, Ab has several for ab",
+        "cd bigint": "two columns are named cd",
+    }.items():
+        with pytest.raises(Exception, match=rf"both\.parquet: {said}"):
+            loaded(spark, tmp_path / "more", "id > 0", schema="id bigint, " + schema).collect()
+    with pytest.raises(Exception, match="two columns are named cd"):  # and is not taken for a column of NULLs
+        loaded(spark, tmp_path / "more", "cd = 1", schema="id bigint, cd bigint").collect()
+    merged = spark.read.format("parquet_bloom").option("mergeSchema", "true").load(str(tmp_path / "more"))
+    assert merged.schema["st"].dataType.simpleString() == "struct<aB:bigint,Ab:bigint>"
+    assert merged.columns == ["id", "st", "cD", "Cd"], "a file's own columns stay apart"
 
-    from parquet_bloom.spark.columns import as_column
 
-    schema = st.StructType(
-        [
-            st.StructField("id", st.LongType()),
-            st.StructField("l", st.ArrayType(st.LongType())),
-            st.StructField("m", st.MapType(st.StringType(), st.LongType())),
-            st.StructField("s", st.StructType([st.StructField("a", st.LongType())])),
-        ]
-    )
+def loaded(spark: Any, path: Path, where: str, schema: str | None = None) -> Any:
+    bloom.register(spark)
+    reader = spark.read.format("parquet_bloom").option("where", where)
+    return (reader if schema is None else reader.schema(schema)).load(str(path))
+
+
+def test_no_column_is_needed(spark: Any, tmp_path: Path) -> None:
+    """Of predicates without one, and of reads whose rows are only counted: a batch without columns has no rows."""
+    pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / "a.parquet")
+    for where, n in {
+        "NOT FALSE": 3,
+        "TRUE AND NOT FALSE": 3,
+        "TRUE": 3,
+        "FALSE": 0,
+        "id > 1": 2,
+    }.items():
+        assert bloom.read(spark, tmp_path, where).count() == n, where
+        assert loaded(spark, tmp_path, where).count() == n, where
+        none = bloom.read(spark, tmp_path, where, [])
+        assert (none.columns, none.count()) == ([], n), where
+
+
+def test_a_folders_column_hides_a_files_in_any_case(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "ID=7").mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "s": ["a", "b"]}), tmp_path / "ID=7" / "a.parquet")
+    own = spark.read.parquet(str(tmp_path))
+    found = bloom.read(spark, tmp_path, "ID = 7")
+    assert found.columns == own.columns
+    assert found.collect() == own.collect()
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "ID=7").rename(tmp_path / "k=1" / "K=2")
+    types = source.request_of({"path": str(tmp_path)}, {}, "file:///").types(None)
+    assert sorted(types.of(None).names) == ["K", "id", "k", "s"], "two keys of folders stay two"
+
+
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [("Y bigint, a bigint", "Y = 1"), ("Y bigint, a bigint", "Y = 10"), ("a bigint, Y string", "Y IS NULL")],
+)
+def test_a_folders_column_is_found_in_any_case_of_a_callers_schema(
+    spark: Any, tmp_path: Path, schema: str, where: str
+) -> None:
+    """It was NULL, or the file's own column in its place."""
+    for folder, columns in {"y=1": {"y": [10, 20], "a": [1, 2]}, "y=2": {"a": [3]}}.items():
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table(columns), tmp_path / folder / "a.parquet")
+    own = spark.read.schema(schema).parquet(str(tmp_path))  # which has folders' columns last
+    for asked in ("TRUE", where):
+        found = loaded(spark, tmp_path, asked, schema).select(*own.columns)
+        assert sorted(map(str, found.collect())) == sorted(map(str, own.where(asked).collect())), asked
+
+
+def test_columns_and_fields_that_differ_in_case_alone_are_two_where_one_file_has_both(
+    spark: Any, tmp_path: Path
+) -> None:
+    """A file with one of them filled both; its rows were lost for IS NULL."""
+    both = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["x", "X"])
+    pq.write_table(pa.table({"a": [1, 2], "A": [3, 4], "st": both}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [5, 6], "st": [{"x": 5}, {"x": 6}]}), tmp_path / "b.parquet")
+    bloom.register(spark)
+    merged = spark.read.format("parquet_bloom").option("mergeSchema", "true").load(str(tmp_path))
+    assert sorted(map(tuple, merged.collect())) == [
+        (1, 3, (1, 3)),
+        (2, 4, (2, 4)),
+        (5, None, (5, None)),
+        (6, None, (6, None)),
+    ]
+    for columns in (None, ["A"], ["A", "st"]):
+        found = bloom.read(spark, tmp_path, "A IS NULL OR A = 4", columns)
+        assert sorted(map(str, (row["A"] for row in found.collect()))) == ["4", "None", "None"], columns
+        options = {} if columns is None else {"columns": ",".join(columns)}
+        chosen = spark.read.format("parquet_bloom").options(**options).option("where", "A IS NULL").load(str(tmp_path))
+        assert [row["A"] for row in chosen.collect()] == [None, None], columns
+    assert bloom.read(spark, tmp_path, "st.X IS NULL").count() == 2
+
+
+def test_patterns_are_hadoops(spark: Any, tmp_path: Path) -> None:
+    """[^a] is not a; it was ^ or a, so that other files were read, and changed by jobs."""
+    for n, name in enumerate(("a1", "b1", "b2", "_b3", "^c")):
+        pq.write_table(pa.table({"id": [n]}), tmp_path / f"{name}.parquet")
+    patterns = ("[^a]*.parquet", "[!a]*.parquet", "{a1,b2}.parquet", "{a,b}*", "b[1-2].*", "{a1,{b1,b2}}.*", "?[^1]*")
+    for pattern in patterns:
+        named = f"{tmp_path}/{pattern}"
+        wanted = sorted(map(tuple, spark.read.parquet(named).collect()))
+        assert wanted, pattern
+        assert sorted(map(tuple, bloom.read(spark, named, "TRUE").collect())) == wanted, pattern
+        checked = bloom.check(spark, named, "id >= 0").select("path").collect()
+        assert len(checked) == len(wanted), pattern
+    with pytest.raises(StorageError, match=r"\{x,y\}.parquet: no file fits this pattern"):
+        bloom.read(spark, f"{tmp_path}/{{x,y}}.parquet", "TRUE")
+
+
+def test_a_name_that_is_given_twice_is_read_once(spark: Any, tmp_path: Path) -> None:
+    """As without Spark; Spark's own reader does so where folders have keys."""
+    (tmp_path / "k=1").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "k=1" / "a.parquet")
+    names = [str(tmp_path), f"{tmp_path}/"]
+    assert bloom.read(spark, names, "id > 0").count() == 2
+    assert spark.read.parquet(*names).count() == 2
+    bloom.register(spark)
+    in_shares = spark.read.format("parquet_bloom").option("paths", json.dumps(names)).option("partitions", 2).load()
+    assert in_shares.count() == 2
+
+
+def test_a_file_that_tasks_share_and_that_is_replaced_between_them_is_an_error(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parquet_bloom.spark.source import units
+
+    monkeypatch.setattr(units, "_LEAST", 300)
+    monkeypatch.setattr(units, "_OPENING", 0)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(1000)}), path, row_group_size=100)
+    request = source.request_of({"path": str(path)}, {}, "file:///")
+    schema = source.arrow_schema(source.spark_schema(request.types(None).of(None)))
+    scan = request.plan(source.Query(schema, pa.schema([]), request.predicate, request.options, None))
+    first, *rest = scan.partitions()
+    assert sum(batch.num_rows for batch in scan.rows(first.value)) < 1000
+    pq.write_table(pa.table({"id": range(500)}), path)
+    for unit in rest:
+        with pytest.raises(StorageError, match=r"a\.parquet: was changed by another program while it was read"):
+            list(scan.rows(unit.value))
+
+
+def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any, tmp_path: Path) -> None:
+    columns = {"id": pa.int64(), "l": pa.list_(pa.int64()), "m": pa.map_(pa.string(), pa.int64())}
+    schema = pa.schema({**columns, "s": pa.struct({"a": pa.int64()})})
+    pq.write_table(schema.empty_table(), tmp_path / "a.parquet")
     for where, reason in {
         "id = 5 AND lower(id) = 'x'": r"rows cannot be filtered by lower\(id\) = 'x'.*in \.where\(\)",
         "l = 5": r"use list_contains\(l, ..\)",
@@ -260,11 +401,12 @@ def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
         "s = 5": "is a struct; name one of its fields: s.a",
         "id = '5'": "write it without quotes",
         "list_contains(id, 5)": "not a list",
+        "s.b = 5": "no column s.b; near names: s.a",
     }.items():
         with pytest.raises(RequestError, match=reason):
-            as_column(as_predicate(where), schema)
+            bloom.read(spark, tmp_path, where)
     with pytest.raises(UnknownColumnError, match="no column s.b; near names: s.a"):
-        as_column(as_predicate("s.b = 5"), schema)
+        bloom.read(spark, tmp_path, "id = 5", ["id", "s.b"])
     nothing: Any = None
     with pytest.raises(TextError):
         bloom.read(nothing, ["x"], "id = ")
@@ -272,31 +414,18 @@ def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
         bloom.read(nothing, ["x"], "id = 5", 5)  # type: ignore[arg-type]
 
 
-def test_values_that_spark_changes_are_no_evidence(spark: Any) -> None:
-    from pyspark.sql import types as st
-
-    from parquet_bloom.spark.columns import prunable
-
-    schema = st.StructType(
-        [
-            st.StructField("plain", st.StringType()),
-            st.StructField("folded", st.StringType("UTF8_LCASE")),
-            st.StructField("padded", st.StringType(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}),
-            st.StructField("d", st.DateType()),
-            st.StructField("l", st.ArrayType(st.StringType("UTF8_LCASE"))),
-        ]
-    )
-    for where, kept in {
-        "plain = 'a'": True,
-        "folded = 'a'": False,
-        "padded = 'a'": False,
-        "d = DATE '1582-10-04'": False,
-        "d IN ('1582-10-04')": False,
-        "d > DATE '1970-01-01'": True,
-        "list_contains(l, 'a')": False,
-    }.items():
-        tree = as_predicate(f"NOT ({where}) OR plain IS NULL")
-        assert isinstance(tree, Or)
-        found = prunable(tree, schema)
-        assert (found == tree) == kept, where
-        assert kept or isinstance(found.parts[0].part, Unknown)
+def test_errors_advise_what_the_caller_has(spark: Any, tmp_path: Path) -> None:
+    """A parameter of `read`, an option of the data source."""
+    pq.write_table(pa.table({"id": [1], "at": pa.array([1], pa.time32("s"))}), tmp_path / "a.parquet")
+    with pytest.raises(RequestError, match="leave it out: columns takes the names of the others"):
+        bloom.read(spark, tmp_path, "id = 1")
+    assert bloom.read(spark, tmp_path, "id = 1", "id").collect() == [(1,)]
+    bloom.register(spark)
+    reader = spark.read.format("parquet_bloom")
+    with pytest.raises(Exception, match=r"leave it out: \.option\(.columns., \.\.\.\) takes the names of the others"):
+        reader.load(str(tmp_path))
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
+    with pytest.raises(TableFormatError, match="raw_files=True"):
+        bloom.read(spark, tmp_path / "t", "id = 1")
+    with pytest.raises(Exception, match=r"\.option\(.rawFiles., .true.\)"):
+        reader.load(str(tmp_path / "t"))

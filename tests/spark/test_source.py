@@ -700,5 +700,5 @@ def test_google_s_storage_level_by_level() -> None:
         first = units.first_file(units.list_some(["gs://data/d/year=2026"], where, folders=0), where)
         assert first is not None
         assert first.path == "gs://data/d/year=2026/month=1/b.parquet"
-        shares = units.plan(["gs://data/d"], where, partitions=3)
-        assert sorted(str(file) for unit in shares for file, _, _ in units.files_of(unit.value, where)) == expected
+        shares = units.shares(["gs://data/d"], 3)
+        assert sorted(str(file) for unit in shares for file, *_ in units.files_of(unit.value, where)) == expected

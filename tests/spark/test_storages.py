@@ -12,9 +12,9 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.spark.storages import Storages, azure_options, gcs_options, s3_options
 
 
-@pytest.mark.parametrize(
-    ("name", "default", "parts"),
-    [
+def test_names_as_spark_has_them() -> None:
+    """Nothing is percent-encoded; what has no scheme is on the default file system."""
+    for name, default, parts in (
         ("/a b/c%20d", "file:///", ("file", "", "/a b/c%20d")),
         ("d/x.parquet", "file:///", ("file", "", os.path.abspath("d/x.parquet"))),
         ("file:/a", "hdfs://n:8020", ("file", "", "/a")),
@@ -25,11 +25,8 @@ from parquet_bloom.spark.storages import Storages, azure_options, gcs_options, s
         ("/a/b", "hdfs://n:8020", ("hdfs", "n:8020", "/a/b")),
         ("/a/b", "s3a://bucket/ignored", ("s3a", "bucket", "/a/b")),
         ("abfss://c@acc.dfs.core.windows.net/d", "file:///", ("abfss", "c@acc.dfs.core.windows.net", "/d")),
-    ],
-)
-def test_names_as_spark_has_them(name: str, default: str, parts: tuple[str, str, str]) -> None:
-    """Nothing is percent-encoded; what has no scheme is on the default file system."""
-    assert Storages(default=default).split(name) == parts
+    ):
+        assert Storages(default=default).split(name) == parts, name
 
 
 def test_relative_names_are_the_drivers() -> None:
@@ -42,22 +39,20 @@ def test_relative_names_are_the_drivers() -> None:
         hdfs.absolute("d/x")
 
 
-@pytest.mark.parametrize(
-    ("name", "default", "said"),
-    [
+def test_names_that_nothing_opens() -> None:
+    for name, default, said in (
         ("d/x", "hdfs://n", "give an absolute path"),
         ("file://host/a", "file:///", "write file:///host/a"),
         ("wasb://c@acc/d", "file:///", "executors cannot open wasb:"),
-    ],
-)
-def test_names_that_nothing_opens(name: str, default: str, said: str) -> None:
-    with pytest.raises(RequestError, match=said):
-        Storages(default=default).split(name)
+    ):
+        with pytest.raises(RequestError, match=said):
+            Storages(default=default).split(name)
+    with pytest.raises(RequestError, match="s3a://bucket: .*secret_key"):
+        Storages({"fs.s3a.access.key": "a"}).open("s3a://bucket/x")
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
+def test_s3() -> None:
+    known: list[tuple[dict[str, str], dict[str, Any]]] = [
         ({}, {}),
         ({"access.key": "a", "secret.key": "b", "session.token": "t"},
          {"access_key": "a", "secret_key": "b", "session_token": "t"}),
@@ -76,21 +71,19 @@ def test_names_that_nothing_opens(name: str, default: str, said: str) -> None:
         ({"access.key": "a", "secret.key": "b", "assumed.role.arn": "arn:x", "assumed.role.session.name": "s"},
          {"role_arn": "arn:x", "session_name": "s"}),
         ({"proxy.host": "p", "proxy.port": "3128"}, {"proxy_options": "http://p:3128"}),
-    ],
-)  # fmt: skip
-def test_s3(settings: dict[str, str], expected: dict[str, Any]) -> None:
-    found = s3_options("logs", {f"fs.s3a.{name}": value for name, value in settings.items()})
-    assert found == expected
-    if "role_arn" not in found:  # which asks AWS at once
-        fs.S3FileSystem(**found)
+    ]  # fmt: skip
+    for settings, expected in known:
+        found = s3_options("logs", {f"fs.s3a.{name}": value for name, value in settings.items()})
+        assert found == expected
+        if "role_arn" not in found:  # which asks AWS at once
+            fs.S3FileSystem(**found)
 
 
 HOST = "acc.dfs.core.windows.net"
 
 
-@pytest.mark.parametrize(
-    ("authority", "settings", "expected"),
-    [
+def test_azure() -> None:
+    known: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         (f"c@{HOST}", {}, {"account_name": "acc"}),
         (f"c@{HOST}", {"account.key": "any", f"account.key.{HOST}": "a2V5"},
          {"account_name": "acc", "account_key": "a2V5"}),
@@ -101,29 +94,26 @@ HOST = "acc.dfs.core.windows.net"
         ("c@acc.dfs.core.chinacloudapi.cn", {},
          {"account_name": "acc", "dfs_storage_authority": ".dfs.core.chinacloudapi.cn",
           "blob_storage_authority": ".blob.core.chinacloudapi.cn"}),
-    ],
-)  # fmt: skip
-def test_azure(authority: str, settings: dict[str, str], expected: dict[str, Any]) -> None:
-    found = azure_options(authority, {f"fs.azure.{name}": value for name, value in settings.items()})
-    assert found == expected
-    fs.AzureFileSystem(**found)
+    ]  # fmt: skip
+    for authority, settings, expected in known:
+        found = azure_options(authority, {f"fs.azure.{name}": value for name, value in settings.items()})
+        assert found == expected
+        fs.AzureFileSystem(**found)
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
+def test_google() -> None:
+    known: list[tuple[dict[str, str], dict[str, Any]]] = [
         ({}, {}),
         ({"auth.type": "UNAUTHENTICATED", "project.id": "p"}, {"anonymous": True, "project_id": "p"}),
         ({"auth.null.enable": "true"}, {"anonymous": True}),
         ({"storage.root.url": "http://127.0.0.1:9023/"}, {"scheme": "http", "endpoint_override": "127.0.0.1:9023"}),
         ({"storage.root.url": "https://storage.googleapis.com/"},
          {"scheme": "https", "endpoint_override": "storage.googleapis.com"}),
-    ],
-)  # fmt: skip
-def test_google(settings: dict[str, str], expected: dict[str, Any]) -> None:
-    found = gcs_options({f"fs.gs.{name}": value for name, value in settings.items()})
-    assert found == expected
-    fs.GcsFileSystem(**found)
+    ]  # fmt: skip
+    for settings, expected in known:
+        found = gcs_options({f"fs.gs.{name}": value for name, value in settings.items()})
+        assert found == expected
+        fs.GcsFileSystem(**found)
 
 
 def test_the_path_on_a_file_system() -> None:
@@ -135,8 +125,3 @@ def test_the_path_on_a_file_system() -> None:
     found = where.data_file("s3a://bucket/d/year=2026/x.parquet", "s3a://bucket/d")
     assert (str(found), found.path) == ("s3a://bucket/d/year=2026/x.parquet", "bucket/d/year=2026/x.parquet")
     assert "secret" not in repr(where)
-
-
-def test_settings_that_open_nothing() -> None:
-    with pytest.raises(RequestError, match="s3a://bucket: .*secret_key"):
-        Storages({"fs.s3a.access.key": "a"}).open("s3a://bucket/x")

@@ -53,15 +53,6 @@ def test_one_commit_by_the_driver(spark, tmp_path, way):
     assert table.files() == named | set(table.entries()), "nothing else was left"
 
 
-def test_commits_of_some_files_each(spark, tmp_path):
-    table = made(tmp_path / "table")
-    rows, version = table.rows(), table.version
-    _, commits = add(spark, table, files=2)
-    assert [commit.files for commit in commits] == [2, 2, 1]
-    assert all(table.rows(at).num_rows == rows.num_rows for at in range(version, table.version + 1))
-    assert filters(table) == [4] * 5
-
-
 def test_a_delete_meanwhile_is_not_undone(spark, tmp_path):
     table = made(tmp_path / "table", 3)
     gone = next(iter(table.entries()))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,14 +38,11 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import DamagedFileError, NotParquetError, RequestError, TableFormatError, UnknownColumnError
 from parquet_bloom.predicates.tree import And, Compare, Not, Predicate
 from parquet_bloom.rows import matching
-from parquet_bloom.search.options import Options
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource
-from parquet_bloom.spark.source.reading import matching_rows
 from parquet_bloom.spark.source.rows import Query, columns_of, plan_table, table_types
-from parquet_bloom.spark.source.source import ParquetBloomSource
-from parquet_bloom.spark.work import TableWork
+from parquet_bloom.spark.source.source import ParquetBloomSource, TableRequest, matching_rows
 
 pytestmark = [
     pytest.mark.spark,
@@ -294,7 +291,6 @@ def test_ducklake(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [1, *more_then_slow(range(2, 12), 2)])
 def test_read_filters_as_executors_do(spark: Any, seed: int, tmp_path: Path) -> None:
-    """Spark filters once more, by its own values: no row is lost there."""
     package = Path(evolving_tables.__file__).parent  # its tables' deletes are of a class of it
     archive = shutil.make_archive(str(tmp_path / package.name), "zip", package.parent, package.name)
     spark.sparkContext.addPyFile(archive)
@@ -302,7 +298,9 @@ def test_read_filters_as_executors_do(spark: Any, seed: int, tmp_path: Path) -> 
     snapshot, rng = table.snapshot(), Random(seed)
     for _ in range(4):
         tree = a_tree(table, rng)
-        frame = matching_rows(TableWork(spark, snapshot), [], tree, None, Options("largest"))
+        request = TableRequest(tree, None, None, None, cast(CallSource, None))
+        vars(request)["snapshot"] = snapshot  # of no name
+        frame = matching_rows(spark, request, None)
         assert sorted(shown(frame.toArrow())) == sorted(shown(expected(table, tree))), f"{tree}"
 
 

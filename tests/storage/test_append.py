@@ -38,14 +38,27 @@ def torn(tmp_path: Path) -> Torn:
 
 def cuts(torn: Torn) -> list[int]:
     n = len(torn.tail)
-    return [0, 1, 7, 100, 4096, n // 2, n - 9, n - 8, n - 1]
+    return [0, 1, 4096, n - 9, n - 8, n - 1]
+
+
+def meanwhile(patch: pytest.MonkeyPatch, action: Callable[[int, int], object]) -> None:
+    """What another program does after each copy of an append: it gets the file's descriptor and the copy's length."""
+    copy = append_module.copy_range
+
+    def copied(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
+        copy(source, target, source_at, target_at, length)
+        action(target, length)
+
+    patch.setattr(append_module, "copy_range", copied)
 
 
 def test_readers_see_the_old_file(torn: Torn) -> None:
     for cut in cuts(torn):
         torn.tear(torn.tail[:cut])
-        state = torn.path.read_bytes()
+        state, cache = torn.path.read_bytes(), parquet_bloom.FooterCache()
         assert parquet_bloom.read_table(torn.path).equals(keys_table()), cut
+        for _ in range(2):
+            assert parquet_bloom.read_table(torn.path, cache=cache).equals(keys_table()), "it keeps no torn file"
         some = keys_table()["name"][700].as_py()
         assert parquet_bloom.read_table(torn.path, f"name = '{some}'").num_rows == 1
         assert parquet_bloom.count(torn.path) == 1200
@@ -58,32 +71,25 @@ def test_readers_see_the_old_file(torn: Torn) -> None:
         assert torn.journal.exists()
 
 
-def test_a_cache_of_footers_keeps_no_torn_file(torn: Torn) -> None:
-    torn.tear(torn.tail[:100])
-    cache = parquet_bloom.FooterCache()
-    for _ in range(2):
-        assert parquet_bloom.read_table(torn.path, cache=cache).equals(keys_table())
+def test_an_append_that_ends_while_a_reader_looks(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = LocalStore.size_before_append
+    for end, filters in ((torn.tail, 6), (b"", 0)):  # all of it came, or it was taken back
 
+        def late(store: LocalStore, at: Location, file: Handle, end: bytes = end) -> tuple[int, int] | None:
+            with torn.path.open("r+b") as written:
+                written.truncate(len(torn.old))
+                written.seek(len(torn.old))
+                written.write(end)
+            torn.journal.unlink(missing_ok=True)
+            return look(store, at, file)
 
-@pytest.mark.parametrize("end", ["all of it", "taken back"])
-def test_an_append_that_ends_while_a_reader_looks(torn: Torn, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    look, filters = LocalStore.size_before_append, 6 if end == "all of it" else 0
-
-    def late(store: LocalStore, at: Location, file: Handle) -> tuple[int, int] | None:
-        with torn.path.open("r+b") as written:
-            written.truncate(len(torn.old))
-            written.seek(len(torn.old))
-            written.write(torn.tail if filters else b"")
-        torn.journal.unlink(missing_ok=True)
-        return look(store, at, file)
-
-    torn.tear(torn.tail[:5000])
-    monkeypatch.setattr(LocalStore, "size_before_append", late)
-    assert len(parquet_bloom.inspect(torn.path).files[0].filters) == filters
-    torn.tear(torn.tail[:5000])
-    assert parquet_bloom.read_table(torn.path).equals(keys_table())
-    torn.tear(torn.tail[:5000])
-    assert parquet_bloom.read_table(torn.path, "id = 5", cache=parquet_bloom.FooterCache()).num_rows == 0
+        monkeypatch.setattr(LocalStore, "size_before_append", late)
+        torn.tear(torn.tail[:5000])
+        assert len(parquet_bloom.inspect(torn.path).files[0].filters) == filters
+        torn.tear(torn.tail[:5000])
+        assert parquet_bloom.read_table(torn.path).equals(keys_table())
+        torn.tear(torn.tail[:5000])
+        assert parquet_bloom.read_table(torn.path, "id = 5", cache=parquet_bloom.FooterCache()).num_rows == 0
 
 
 def test_a_file_that_gets_shorter_before_its_footer_is_read(torn: Torn) -> None:
@@ -109,8 +115,9 @@ def test_a_file_that_never_rests_is_an_error(torn: Torn, monkeypatch: pytest.Mon
 
 def test_the_next_run_takes_it_back(torn: Torn) -> None:
     for cut in cuts(torn):
-        for append in (False, True):
-            torn.tear(torn.tail[:cut])
+        for append, device in ((False, {}), (True, {}), (False, {"device": 1})):  # the same disk, mounted again
+            torn.tear(torn.tail[:cut], **device)
+            assert parquet_bloom.read_table(torn.path).equals(keys_table())
             torn.add(append=append)
             assert torn.path.read_bytes() == torn.new, (cut, append)
             assert leftovers(torn.path.parent) == []
@@ -144,23 +151,19 @@ def test_output_goes_elsewhere_and_leaves_it(torn: Torn, tmp_path: Path) -> None
 
 
 def test_a_torn_file_that_is_replaced_takes_its_journal_along(torn: Torn, tmp_path: Path) -> None:
-    torn.tear(torn.tail[:1000])
-    parquet_bloom.write_table(keys_table(), torn.path, bloom_filters=["id"], overwrite=True)
-    assert not torn.journal.exists()
+    """And so does a file that takes a free name."""
+    for overwrite, gone in ((True, False), (True, True), (False, True)):
+        torn.tear(torn.tail[:1000])
+        if gone:
+            torn.path.unlink()
+        parquet_bloom.write_table(keys_table(), torn.path, bloom_filters=["id"], overwrite=overwrite)
+        assert not torn.journal.exists(), (overwrite, gone)
     torn.tear(torn.tail[:1000])
     other = write_keys(tmp_path / "other.parquet")
     parquet_bloom.add_filters(other, torn.path, columns=["id"], overwrite=True)
     assert not torn.journal.exists()
     parquet_bloom.remove_filters(torn.path, in_place=True)
     assert torn.path.read_bytes() == other.read_bytes()
-
-
-def test_a_file_that_takes_a_free_name_takes_the_journal_there_along(torn: Torn, tmp_path: Path) -> None:
-    for overwrite in (False, True):
-        torn.tear(torn.tail[:1000])
-        torn.path.unlink()
-        parquet_bloom.write_table(keys_table(), torn.path, bloom_filters=["id"], overwrite=overwrite)
-        assert not torn.journal.exists()
 
 
 @pytest.mark.parametrize("who", ["append", "replace", "recover"])
@@ -207,42 +210,6 @@ def test_without_locks_nothing_is_appended_and_nothing_taken_back(torn: Torn, mo
     assert torn.path.read_bytes() == torn.new, "a new version needs none"
 
 
-@pytest.mark.parametrize("other", ["append", "replace", "shorten"])
-def test_a_program_that_takes_no_lock_is_noticed(torn: Torn, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
-    copy = append_module.copy_range
-
-    def meanwhile(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
-        copy(source, target, source_at, target_at, length)
-        if other == "append":
-            os.pwrite(target, b"theirs", os.fstat(target).st_size + 100)
-        elif other == "shorten":
-            os.truncate(target, 10)
-        else:
-            new = torn.path.with_name("new")
-            new.write_bytes(b"theirs")
-            new.replace(torn.path)
-
-    monkeypatch.setattr(append_module, "copy_range", meanwhile)
-    with pytest.raises(StorageError):
-        torn.add(append=True)
-    data = torn.path.read_bytes()
-    if other == "append":
-        assert data.endswith(b"theirs"), "what they wrote is not cut off"
-        assert torn.journal.exists(), "and how the file was is known"
-    elif other == "replace":
-        assert data == b"theirs"
-    else:
-        assert data == torn.old[:10]
-
-
-def test_another_device_number_is_the_same_disk_mounted_again(torn: Torn) -> None:
-    torn.tear(torn.tail[:1000], device=1)
-    assert parquet_bloom.read_table(torn.path).equals(keys_table())
-    torn.add()
-    assert torn.path.read_bytes() == torn.new
-    assert not torn.journal.exists()
-
-
 def holed(torn: Torn, *holes: tuple[int, int]) -> bytes:
     tail = bytearray(torn.tail)
     for start, stop in holes:
@@ -265,48 +232,53 @@ def test_zeros_are_what_a_power_cut_leaves_of_bytes_that_were_to_come(torn: Torn
         assert not torn.journal.exists()
 
 
-@pytest.mark.parametrize("theirs", ["rewritten", "a few bytes"])
+def replaced(torn: Torn) -> None:
+    new = torn.path.with_name("new")
+    new.write_bytes(b"theirs")
+    new.replace(torn.path)
+
+
+VERSION, KEPT = b"THEIRS!!" * 7550, "is not taken back, as another program wrote to it: .*remove the journal"
+# What a program does that takes no lock, with the path or by a descriptor; what is there then; what is said.
+OTHERS: dict[str, tuple[Callable[[Torn, int], object], Callable[[Torn], bytes], str]] = {
+    "some far behind": (lambda _, fd: os.pwrite(fd, b"theirs", os.fstat(fd).st_size + 100),
+                        lambda t: t.new[:-8] + bytes(100) + b"theirs", KEPT),
+    "a few bytes": (lambda _, fd: os.pwrite(fd, b"log\n", os.fstat(fd).st_size), lambda t: t.new[:-8] + b"log\n", KEPT),
+    "rewritten": (lambda t, _: t.path.write_bytes(VERSION), lambda t: VERSION, KEPT),  # the inode stays
+    "replaced": (lambda t, _: replaced(t), lambda t: b"theirs", "keys.parquet"),
+    "shortened": (lambda _, fd: os.truncate(fd, 10), lambda t: t.old[:10], "keys.parquet"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_what_another_program_wrote_meanwhile_is_not_cut_off(
-    torn: Torn, monkeypatch: pytest.MonkeyPatch, theirs: str
+    torn: Torn, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    copy, version = append_module.copy_range, b"THEIRS!!" * (len(torn.old) // 8 + 100)
-    assert len(torn.old) < len(version) < len(torn.new)
-
-    def meanwhile(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
-        copy(source, target, source_at, target_at, length)
-        if length == 8:
-            return
-        if theirs == "rewritten":
-            torn.path.write_bytes(version)  # the inode stays
-        else:
-            with torn.path.open("ab") as file:
-                file.write(b"log\n")
-
-    monkeypatch.setattr(append_module, "copy_range", meanwhile)
-    with pytest.raises(StorageError, match="is not taken back, as another program wrote to it: .*remove the journal"):
+    assert len(torn.old) < len(VERSION) < len(torn.new)
+    action, left, said = OTHERS[name]
+    meanwhile(monkeypatch, lambda fd, length: length == 8 or action(torn, fd))
+    with pytest.raises(StorageError, match=said):
         torn.add(append=True)
-    data = torn.path.read_bytes()
-    assert data == version if theirs == "rewritten" else data == torn.new[:-8] + b"log\n"
-    assert torn.journal.exists()
+    assert torn.path.read_bytes() == left(torn)
+    assert said != KEPT or torn.journal.exists(), "how the file was is known"
 
 
 def test_what_another_program_appends_meanwhile_is_not_written_over(
     torn: Torn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy, at = append_module.copy_range, []
+    copies: list[int] = []
 
-    def meanwhile(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
-        copy(source, target, source_at, target_at, length)
-        at.append(target_at)
-        if len(at) == 2:
+    def write(_: int, length: int) -> None:
+        copies.append(length)
+        if len(copies) == 2:
             with torn.path.open("ab") as file:
                 file.write(b"THEIR LINE\n")
 
     monkeypatch.setattr(append_module, "_STEP", 1000)
-    monkeypatch.setattr(append_module, "copy_range", meanwhile)
+    meanwhile(monkeypatch, write)
     with pytest.raises(StorageError, match="is not taken back, as another program wrote to it"):
         torn.add(append=True)
-    assert at == [len(torn.old), len(torn.old) + 1000], "nothing is written after it"
+    assert copies == [1000, 1000], "nothing is written after it"
     assert torn.path.read_bytes() == torn.new[: len(torn.old) + 2000] + b"THEIR LINE\n"
 
 
@@ -348,16 +320,15 @@ WRONG: dict[str, tuple[Callable[[Torn], bytes], dict[str, int], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_anything_else_is_an_error_that_says_what_it_saw(torn: Torn, name: str) -> None:
-    behind, wrong, said = WRONG[name]
-    torn.tear(behind(torn), **wrong)
-    state = torn.path.read_bytes()
-    for step in (torn.add, lambda: parquet_bloom.remove_filters(torn.path, in_place=True)):
-        with pytest.raises(StorageError, match=f"its journal .* does not fit: .*{said}.*nothing was changed"):
-            step()
-        assert torn.path.read_bytes() == state
-        assert torn.journal.exists(), "it is what tells how the file was"
+def test_anything_else_is_an_error_that_says_what_it_saw(torn: Torn) -> None:
+    for name, (behind, wrong, said) in WRONG.items():
+        torn.tear(behind(torn), **wrong)
+        state = torn.path.read_bytes()
+        for step in (torn.add, lambda: parquet_bloom.remove_filters(torn.path, in_place=True)):
+            with pytest.raises(StorageError, match=f"its journal .* does not fit: .*{said}.*nothing was changed"):
+                step()
+            assert torn.path.read_bytes() == state, name
+            assert torn.journal.exists(), "it is what tells how the file was"
 
 
 def test_a_journal_of_a_file_that_was_replaced_by_a_whole_one_is_litter(torn: Torn, tmp_path: Path) -> None:
@@ -427,21 +398,23 @@ def test_a_journal_whose_folder_cannot_be_synced_is_taken_back(torn: Torn, monke
 
 def test_an_append_that_fails_is_taken_back_at_once(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk fails when the file has most of its new bytes: the call that met it leaves the old file."""
-    fsync, data = os.fsync, torn.path.stat()
-    grown = []
+    fsync, data, grown, modes = os.fsync, torn.path.stat(), [], set()
 
     def fails_once(fd: int) -> None:
+        modes.update([torn.journal.stat().st_mode & 0o777] if torn.journal.exists() else [])
         if not grown and os.path.samestat(os.fstat(fd), data):
             grown.append(torn.path.stat().st_size)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         fsync(fd)
 
+    torn.path.chmod(0o640)
     monkeypatch.setattr(os, "fsync", fails_once)
     with pytest.raises(StorageError, match="Input/output error"):
         torn.add(append=True)
     assert len(torn.old) < grown[0] < len(torn.new)
     assert torn.path.read_bytes() == torn.old
     assert os.listdir(torn.path.parent) == ["keys.parquet"]
+    assert modes == {0o640}, "its journal was as secret as the file"
 
 
 def test_a_journal_is_hidden_and_no_litter(torn: Torn) -> None:
@@ -464,21 +437,6 @@ def test_long_names_have_journals_too(tmp_path: Path) -> None:
         parquet_bloom.remove_filters(path, in_place=True, append=True)
         assert path.read_bytes() == old
     assert journal_name("x" * 240 + "1") != journal_name("x" * 240 + "2")
-
-
-def test_a_journal_is_as_secret_as_its_file(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    fsync = os.fsync
-
-    def look(fd: int) -> None:
-        if torn.journal.exists():
-            seen.append(torn.journal.stat().st_mode & 0o777)
-        fsync(fd)
-
-    torn.path.chmod(0o640)
-    monkeypatch.setattr(os, "fsync", look)
-    torn.add(append=True)
-    assert set(seen) == {0o640}
 
 
 def test_commands_after_a_kill(torn: Torn) -> None:
@@ -519,19 +477,9 @@ def test_an_interrupt_while_a_file_gets_shorter_brings_no_old_checksum_back(
 
 def test_two_at_a_time_wait_for_each_other(torn: Torn) -> None:
     """Appends to one file by several processes: each sees a whole file, and tails lie behind one another."""
-    add = [
-        sys.executable,
-        "-m",
-        "parquet_bloom",
-        "add",
-        str(torn.path),
-        "--in-place",
-        "--placement",
-        "tail",
-        "--append",
-        "--column",
-    ]
-    running = [subprocess.Popen([*add, column], stdout=subprocess.DEVNULL) for column in ("id", "name", "user.id")]
+    add = [sys.executable, "-m", "parquet_bloom", "add", torn.path, "--in-place", "--placement", "tail", "--append"]
+    columns = ("id", "name", "user.id")
+    running = [subprocess.Popen([*add, "--column", column], stdout=subprocess.DEVNULL) for column in columns]
     assert [one.wait() for one in running] == [0, 0, 0]
     info = parquet_bloom.inspect(torn.path).files[0]
     assert {f.column for f in info.filters} == {"id", "name", "user.id"}

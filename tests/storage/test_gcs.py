@@ -45,14 +45,14 @@ def test_into_another_object_in_place_and_out_again(store: fs.GcsFileSystem, tmp
     assert get(store, "data/d/top.parquet") == old
 
 
-@pytest.mark.parametrize(
-    ("source", "count"),
-    [("data/d", 4), ("data/d/year=2026", 2), ("data/d/year=*", 3), ("data/d/*/month=1", 2), ("data/d/**/c.parquet", 1)],
-)
-def test_folders_and_patterns(store: fs.GcsFileSystem, source: str, count: int) -> None:
-    files = parquet_bloom.inspect(source, filesystem=store).files
-    assert len(files) == count
-    assert {file.row_groups for file in files} == {ROW_GROUPS}
+def test_folders_and_patterns(store: fs.GcsFileSystem) -> None:
+    for source, count in (
+        ("data/d", 4), ("data/d/year=2026", 2), ("data/d/year=*", 3), ("data/d/*/month=1", 2),
+        ("data/d/**/c.parquet", 1),
+    ):  # fmt: skip
+        files = parquet_bloom.inspect(source, filesystem=store).files
+        assert len(files) == count, source
+        assert {file.row_groups for file in files} == {ROW_GROUPS}
 
 
 def test_rows_by_partition_and_filter(store: fs.GcsFileSystem) -> None:

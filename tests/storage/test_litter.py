@@ -173,10 +173,9 @@ def test_another_programs_version_of_the_last_moment_comes_back(keys: Path, tmp_
     assert os.listdir(tmp_path) == [keys.name]
 
 
-@pytest.mark.parametrize("rounds", [2, 5])
-def test_versions_that_come_while_one_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+def test_versions_that_come_while_one_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest stays, however often the other program renames between our swaps."""
-    target = tmp_path / "x"
+    target, rounds = tmp_path / "x", 5
     target.write_bytes(b"read")
     plain, swaps = Folder.exchange, []
 
@@ -244,25 +243,23 @@ def test_an_old_checksum_is_gone_before_the_new_bytes_come(keys: Path, monkeypat
     assert sorted(os.listdir(keys.parent)) == [crc.name, keys.name]
 
 
-@pytest.mark.parametrize("part", ["copied", "new"])
-def test_bytes_that_do_not_read_back(keys: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_bytes_that_do_not_read_back(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that takes one byte and gives another: told only where it is asked for."""
-    before = digest(keys)
+    before, size, plain = digest(keys), keys.stat().st_size, AtomicFile.compare
     parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True, sync=False)
     parquet_bloom.remove_filters(keys, in_place=True, read_back=True)
     assert digest(keys) == before
-    plain = AtomicFile.compare
+    for behind in (False, True):  # a byte that was copied, one that is new
 
-    def garble(self: AtomicFile) -> None:
-        at = 1000 if part == "copied" else self.at - 300
-        if self.at > before_size:
-            byte = os.pread(self.fd, 1, at)
-            os.pwrite(self.fd, bytes([byte[0] ^ 4]), at)
-        plain(self)
+        def garble(self: AtomicFile, behind: bool = behind) -> None:
+            at = self.at - 300 if behind else 1000
+            if self.at > size:
+                byte = os.pread(self.fd, 1, at)
+                os.pwrite(self.fd, bytes([byte[0] ^ 4]), at)
+            plain(self)
 
-    before_size = keys.stat().st_size
-    monkeypatch.setattr(AtomicFile, "compare", garble)
-    with pytest.raises(StorageError, match="do not read back as they were written; nothing was changed"):
-        parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True)
-    assert digest(keys) == before
-    assert leftovers(keys.parent) == []
+        monkeypatch.setattr(AtomicFile, "compare", garble)
+        with pytest.raises(StorageError, match="do not read back as they were written; nothing was changed"):
+            parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True)
+        assert digest(keys) == before
+        assert leftovers(keys.parent) == []

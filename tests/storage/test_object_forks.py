@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.object_store import objects, reading_by
+from support.programs import program
 from support.recording_store import RecordingStore, keyed, recording
-from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom.storage.open_file import OpenFile
@@ -22,12 +20,9 @@ SECONDS = 60
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[RecordingStore]:
+def store(data: bytes) -> Iterator[RecordingStore]:
     with recording() as running, reading_by("obstore"):
-        for number in range(3):
-            path = write_keys(tmp_path / "keys.parquet")
-            parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
-            running.objects[f"data/in/{number}.parquet"] = path.read_bytes()
+        running.objects = {f"data/in/{number}.parquet": data for number in range(3)}
         yield running
 
 
@@ -52,11 +47,7 @@ def run(store: RecordingStore, code: str) -> str:
                     os._exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    text = textwrap.dedent(start) + textwrap.dedent(code)
-    done = subprocess.run(
-        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=2 * SECONDS
-    )
+    done = program(textwrap.dedent(start) + textwrap.dedent(code))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -116,10 +107,7 @@ def test_workers_of_multiprocessing(store: RecordingStore, method: str, tmp_path
                 print(pool.map_async(count, range(3)).get({SECONDS}))
     """)
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, tmp_path / "program.py"], env=environment, capture_output=True, text=True, timeout=2 * SECONDS
-    )
+    done = program(tmp_path / "program.py")
     assert done.stdout == "[1200, 1200, 1200]\n", done.stderr
     assert (store.methods().count("HEAD") == 3) == (method == "fork")
 
@@ -142,10 +130,6 @@ def test_a_worker_that_imports_this_package_first_but_has_obstore_from_its_paren
         with multiprocessing.get_context("fork").Pool(1) as pool:
             print(pool.map_async(count, range(2)).get({SECONDS}))
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True,
-        timeout=2 * SECONDS,
-    )  # fmt: skip
+    done = program(code)
     assert done.stdout == "[1200, 1200]\n", done.stderr
     assert store.methods() == ["GET", "HEAD", "GET", "HEAD", "GET"]

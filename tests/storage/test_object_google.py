@@ -5,17 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from storage.test_object_lies import LIES
 from support.google_store import RecordingGoogle, asking, filled, generation, levels, serving
 from support.object_store import objects, reading_by
+from support.programs import program
 from support.recording_store import Answer, Asked, recording, running
 
 import parquet_bloom
@@ -52,21 +50,21 @@ def rows(store: RecordingGoogle, **more: object) -> int:
     return parquet_bloom.inspect("data/in/0.parquet", filesystem=asking(store, **more)).files[0].rows
 
 
-def in_a_process(store: RecordingGoogle, code: str, **variables: str) -> str:
+def in_a_process(store: RecordingGoogle, code: str, by_pyarrow: bool = True) -> str:
     """For requests of pyarrow's, which waits for them with the GIL held."""
     start = f"""
-        import datetime as dt, logging
+        import datetime as dt, os, signal, sys, warnings
         import parquet_bloom
+        from parquet_bloom.storage import object_reader
+        from parquet_bloom.storage.open_file import OpenFile
         from parquet_bloom.storage.remote import Objects
-        limit = dt.timedelta(seconds=5)
-        def asking(**more):
-            given = dict(scheme="http", endpoint_override={store.endpoint!r}, retry_time_limit=limit)
-            return Objects("gcs", {{**given, **more}})
-        filesystem = asking(anonymous=True)
+        def asking():
+            limit = dt.timedelta(seconds=5)
+            return Objects("gcs", dict(
+                scheme="http", endpoint_override={store.endpoint!r}, retry_time_limit=limit, anonymous=True))
+        object_reader._process.own.forked = {by_pyarrow}
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
-    text = textwrap.dedent(start) + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=120)
+    done = program(textwrap.dedent(start) + textwrap.dedent(code))
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -107,11 +105,7 @@ def test_later_reads_name_the_generation(store: RecordingGoogle) -> None:
 
 def test_pyarrow_reads_with_more(store: RecordingGoogle) -> None:
     """What is saved: a request for the description, and one that pyarrow begins and does not end."""
-    code = """
-        from parquet_bloom.storage import object_reader
-        object_reader._process.own.forked = True
-        print(parquet_bloom.inspect("data/in/0.parquet", filesystem=filesystem).files[0].rows)
-    """
+    code = 'print(parquet_bloom.inspect("data/in/0.parquet", filesystem=asking()).files[0].rows)'
     assert in_a_process(store, code) == "1200\n"
     assert store.methods() == ["HEAD", "GET", "GET"]
 
@@ -125,31 +119,24 @@ def test_a_token_is_the_same_whoever_reads(store: RecordingGoogle) -> None:
         with pytest.raises(StorageError, match="changed"):
             one.check_unchanged()
         store.objects["data/large"] = LARGE
-    code = """
-        from parquet_bloom.storage import object_reader
-        from parquet_bloom.storage.open_file import OpenFile
-        object_reader._process.own.forked = True
-        print(OpenFile("data/large", filesystem).lasting_token())
-    """
+    code = 'print(OpenFile("data/large", asking()).lasting_token())'
     assert in_a_process(store, code).strip() == str(mine) == str({"size": len(LARGE), "generation": generation(LARGE)})
 
 
 def test_a_fork_reads_through_pyarrow(store: RecordingGoogle) -> None:
     code = """
-        import os, signal, warnings
-        from parquet_bloom.storage.open_file import OpenFile
         warnings.simplefilter("ignore")
-        source = OpenFile("data/large", filesystem)
+        source = OpenFile("data/large", asking())
         child = os.fork()
         if not child:
             signal.alarm(60)
-            print(source.read(0, 3), parquet_bloom.count("data/in/0.parquet", filesystem=asking(anonymous=True)))
-            import sys; sys.stdout.flush()
+            print(source.read(0, 3), parquet_bloom.count("data/in/0.parquet", filesystem=asking()), flush=True)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         print(source.read(0, 3), source.is_of_one_version)
     """
-    assert in_a_process(store, code) == "b'\\x00\\x01\\x02' 1200\nb'\\x00\\x01\\x02' True\n"
+    said = in_a_process(store, code, by_pyarrow=False)
+    assert said == "b'\\x00\\x01\\x02' 1200\nb'\\x00\\x01\\x02' True\n"
     assert store.methods().count("HEAD") == 2, "the child's"
 
 
@@ -158,22 +145,25 @@ PYARROWS = {"changed", "no XML", "gone", "broken off", "no ETag"}
 HARMLESS = {"another ETag", "another time"}  # the generation is the version
 
 
-@pytest.mark.parametrize(
-    ("when", "name"), [("first", name) for name in LIES if name not in PYARROWS] + [("later", name) for name in LIES]
-)
-def test_a_lie_is_an_error_or_changes_nothing(store: RecordingGoogle, name: str, when: str) -> None:
-    def wrong(asked: Asked, answer: Answer) -> None:
-        if ("generation=" in asked.target) == (when == "later"):
-            LIES[name](asked, answer)
+def test_a_lie_is_an_error_or_changes_nothing(store: RecordingGoogle) -> None:
+    for when, name in [("first", one) for one in LIES if one not in PYARROWS] + [("later", one) for one in LIES]:
 
-    with OpenFile("data/in/0.parquet", asking(store)):
-        pass  # this storage works, and is known to
-    store.wrong = wrong
-    noticed = when == "later" and name not in HARMLESS
-    error = pytest.raises(ParquetBloomError, match="data/large") if noticed else nullcontext()
-    with error, OpenFile("data/large", asking(store)) as source:
-        assert source.size == len(LARGE)
-        assert source.read(1000, 5000) == LARGE[1000:6000]
+        def wrong(asked: Asked, answer: Answer, when: str = when, name: str = name) -> None:
+            if ("generation=" in asked.target) == (when == "later"):
+                LIES[name](asked, answer)
+
+        with reading_by("obstore"):
+            store.wrong = None
+            with OpenFile("data/in/0.parquet", asking(store)):
+                pass  # this storage works, and is known to
+            store.wrong = wrong
+            try:
+                with OpenFile("data/large", asking(store)) as source:
+                    assert (source.size, source.read(1000, 5000)) == (len(LARGE), LARGE[1000:6000]), (when, name)
+                noticed = False
+            except ParquetBloomError as error:
+                noticed = "data/large" in str(error)
+            assert noticed == (when == "later" and name not in HARMLESS), (when, name)
 
 
 def test_another_version_in_an_answer_is_noticed(store: RecordingGoogle) -> None:
@@ -229,11 +219,8 @@ def test_the_account_of_a_machine(store: RecordingGoogle, monkeypatch: pytest.Mo
     assert sum("computeMetadata" in one.target for one in store.asked) == 1, "a token is kept"
 
 
-@pytest.mark.parametrize("where", ["variable", "gcloud"])
-def test_the_key_of_a_service_account(
-    store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
-) -> None:
-    """Application default credentials; a token is signed with the key, and no server asked for one."""
+def test_the_key_of_a_service_account(store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Application default credentials, of gcloud or a variable: a token is signed with it, nobody is asked for one."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -245,51 +232,42 @@ def test_the_key_of_a_service_account(
         "private_key": key.decode(), "client_id": "1", "token_uri": "http://127.0.0.1:9/token",
     }  # fmt: skip
     path = tmp_path / ".config/gcloud/application_default_credentials.json"
-    if where == "variable":
-        path = tmp_path / "key.json"
-        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True)
     path.write_text(json.dumps(login))
-    with OpenFile("data/large", asking(store, anonymous=False)):
-        pass
-    [asked] = store.of_objects()
-    assert asked.headers["authorization"].startswith("Bearer ey")
+    for place in ("gcloud", "variable"):
+        if place == "variable":
+            path = path.rename(tmp_path / "key.json")
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        store.asked.clear()
+        with reading_by("obstore"), OpenFile("data/large", asking(store, anonymous=False)):
+            pass
+        [asked] = store.of_objects()
+        assert asked.headers["authorization"].startswith("Bearer ey"), place
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"target_service_account": "other@example.iam.gserviceaccount.com"}, "target_service_account"),
-        ({"endpoint_override": "http://127.0.0.1:9"}, "endpoint_override"),
-        ({"speed": "high"}, "speed"),
-    ],
-)
-def test_what_cannot_be_told(store: RecordingGoogle, change: dict[str, str], reason: str) -> None:
-    with pytest.raises(InexpressibleError, match=reason):
-        settings_of({**asking(store).settings, **change}, "data")
-
-
-@pytest.mark.parametrize("login", [{"type": "external_account"}, [], {"type": "service_account", "disable_oauth": 1}])
-def test_other_credentials_are_refused(
-    store: RecordingGoogle, login: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_what_cannot_be_told_is_refused(
+    store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "login.json").write_text(json.dumps(login))
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "login.json"))
-    options = {**asking(store).settings, "anonymous": False}
-    with pytest.raises(InexpressibleError, match="credentials"):
-        settings_of(options, "data")
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
-    with pytest.raises(InexpressibleError, match="no file"):
-        settings_of(options, "data")
+    """Options, files of credentials, and variables that no argument overrides."""
 
+    def refused(reason: str, **change: object) -> None:
+        with pytest.raises(InexpressibleError, match=reason):
+            settings_of({**asking(store).settings, **change}, "data")
 
-@pytest.mark.parametrize("variable", ["GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BEARER_TOKEN", "GOOGLE_CLOUD_CPP_USER_PROJECT"])
-def test_variables_that_no_argument_overrides(
-    store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    monkeypatch.setenv(variable, "x")
-    with pytest.raises(InexpressibleError, match=variable):
-        settings_of(asking(store).settings, "data")
+    refused("target_service_account", target_service_account="other@example.iam.gserviceaccount.com")
+    refused("endpoint_override", endpoint_override="http://127.0.0.1:9")
+    refused("speed", speed="high")
+    login = tmp_path / "login.json"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(login))
+    for said in ({"type": "external_account"}, [], {"type": "service_account", "disable_oauth": 1}):
+        login.write_text(json.dumps(said))
+        refused("credentials", anonymous=False)
+    login.unlink()
+    refused("no file", anonymous=False)
+    for variable in ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BEARER_TOKEN", "GOOGLE_CLOUD_CPP_USER_PROJECT"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "x")
+            refused(variable)
 
 
 def test_variables_that_obstore_alone_knows_change_nothing(
@@ -305,19 +283,22 @@ def test_variables_that_obstore_alone_knows_change_nothing(
     assert store.methods() == ["GET"]
 
 
-@pytest.mark.parametrize("variable", ["CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT"])
-def test_an_emulator_of_the_environment(store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_an_emulator_of_the_environment(store: RecordingGoogle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's library asks there before it looks at the options; so both do."""
-    monkeypatch.setenv(variable, f"http://{store.endpoint}")
-    other = objects("gcs", anonymous=True, scheme="http", endpoint_override="127.0.0.1:9")
-    assert other.arrow.get_file_info("data/large").size == len(LARGE)
-    store.asked.clear()
-    assert parquet_bloom.inspect("data/in/0.parquet", filesystem=other).files[0].rows == 1200
-    assert store.methods() == ["GET"]
+    for variable in ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT"):
+        with monkeypatch.context() as patch, reading_by("obstore"):
+            patch.setenv(variable, f"http://{store.endpoint}")
+            other = objects("gcs", anonymous=True, scheme="http", endpoint_override="127.0.0.1:9")
+            assert other.arrow.get_file_info("data/large").size == len(LARGE)
+            store.asked.clear()
+            assert parquet_bloom.inspect("data/in/0.parquet", filesystem=other).files[0].rows == 1200
+            assert store.methods() == ["GET"]
 
 
-@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy", "ALL_PROXY"])
-@pytest.mark.parametrize("direct", ["", "example.com", "localhost", "*"])
+PROXIES = [("http_proxy", ""), ("all_proxy", "example.com"), ("ALL_PROXY", "localhost"), ("http_proxy", "*")]
+
+
+@pytest.mark.parametrize(("variable", "direct"), PROXIES)
 def test_the_proxy_of_the_environment_is_libcurls(
     store: RecordingGoogle, data: bytes, monkeypatch: pytest.MonkeyPatch, variable: str, direct: str
 ) -> None:

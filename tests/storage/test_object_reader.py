@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,6 +16,7 @@ from urllib.parse import quote
 import pytest
 from pyarrow import fs
 from support.object_store import objects, reading_by
+from support.programs import program
 from support.recording_store import RecordingStore, keyed, recording
 
 import parquet_bloom
@@ -61,44 +60,39 @@ def uri(store: RecordingStore, path: str = "data/x.parquet", keys: str = "k:s@",
 # --- options --------------------------------------------------------------------------------------
 
 
-def test_a_uri_with_keys_and_a_region(store: RecordingStore) -> None:
-    assert rows(uri(store)) == 1200
-    [asked] = store.of_objects()
-    assert (asked.method, asked.signed_by, asked.region) == ("GET", "k", "eu-north-1")
-    assert asked.headers["range"] == "bytes=-65536"
+def test_requests_are_signed_as_the_options_say(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request each, and the environment's keys for nothing that has its own or wants none."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "of-environment")
+    bare = {"anonymous": True, "scheme": "http", "endpoint_override": store.endpoint, "region": "us-east-1"}
+    for what, options, signed_by, region, token in (
+        (uri(store), {}, "k", "eu-north-1", None),
+        (uri(store).replace("s3://", "s3a://"), {}, "k", "eu-north-1", None),  # as the Python client of Hadoop
+        ("data/x.parquet", keyed(store, session_token="a-token"), "given-key", "eu-north-1", "a-token"),
+        ("data/x.parquet", bare, "", "", None),  # as many public buckets are read
+    ):
+        store.asked.clear()
+        assert rows(what, **({"filesystem": objects(**options)} if options else {})) == 1200
+        [asked] = store.of_objects()
+        assert (asked.method, asked.signed_by, asked.region) == ("GET", signed_by, region), what
+        assert asked.headers.get("x-amz-security-token") == token, what
+        assert asked.headers["range"] == "bytes=-65536"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_names_of_all_kinds(store: RecordingStore, data: bytes, name: str) -> None:
-    store.objects = {f"data/in/{name}": data}
-    assert rows(uri(store, quote(f"data/in/{name}"))) == 1200
-    assert rows(f"data/in/{name}", filesystem=objects(**keyed(store))) == 1200
-    assert rows(uri(store, "data/in")) == 1200, "found by a listing"
-    assert store.methods() == ["GET"] * 3
-
-
-@pytest.mark.parametrize("name", ["a//x.parquet", "a/../x.parquet", "./x.parquet"])
-def test_names_that_obstore_takes_for_paths_are_refused(store: RecordingStore, data: bytes, name: str) -> None:
-    store.objects |= {f"data/{name}": data, "data/a/x.parquet": data}
-    with pytest.raises(parquet_bloom.StorageError, match="rename it"):
-        rows(f"data/{name}", filesystem=objects(**keyed(store)))
-    assert not store.of_objects(), "no other object is read in its place"
-
-
-def test_a_session_token(store: RecordingStore) -> None:
-    assert rows("data/x.parquet", filesystem=objects(**keyed(store, session_token="a-token"))) == 1200
-    assert store.methods() == ["GET"]
-    assert store.of_objects()[0].headers["x-amz-security-token"] == "a-token"
-
-
-def test_without_signatures(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "env-key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "env-secret")
-    bare = objects(
-        anonymous=True, scheme="http", endpoint_override=store.endpoint, region="us-east-1"
-    )  # as many public buckets are read
-    assert rows("data/x.parquet", filesystem=bare) == 1200
-    assert [(one.method, one.signed_by) for one in store.of_objects()] == [("GET", "")]
+def test_names_of_all_kinds(store: RecordingStore, data: bytes) -> None:
+    for name in NAMES:
+        store.objects = {f"data/in/{name}": data}
+        store.asked.clear()
+        assert rows(uri(store, quote(f"data/in/{name}"))) == 1200, name
+        assert rows(f"data/in/{name}", filesystem=objects(**keyed(store))) == 1200, name
+        assert rows(uri(store, "data/in")) == 1200, "found by a listing"
+        assert store.methods() == ["GET"] * 3, name
+    for name in ("a//x.parquet", "a/../x.parquet", "./x.parquet"):  # obstore takes them for paths
+        store.objects = {f"data/{name}": data, "data/a/x.parquet": data, "data/x.parquet": data}
+        store.asked.clear()
+        with pytest.raises(parquet_bloom.StorageError, match="rename it"):
+            rows(f"data/{name}", filesystem=objects(**keyed(store)))
+        assert not store.of_objects(), "no other object is read in its place"
 
 
 def test_a_proxy_that_is_given(store: RecordingStore, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +106,13 @@ def test_a_proxy_that_is_given(store: RecordingStore, data: bytes, monkeypatch: 
         assert store.asked == []
 
 
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize(("variable", "host"), [("HTTP_PROXY", "localhost"), ("ALL_PROXY", "127.0.0.1")])
 def test_proxies_of_the_environment_are_none_of_pyarrows(
     store: RecordingStore, monkeypatch: pytest.MonkeyPatch, variable: str, host: str
 ) -> None:
     """With NO_PROXY and without it."""
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    monkeypatch.setenv(variable.lower(), "http://127.0.0.1:9")
     given = keyed(store, endpoint_override=f"{host}:{store.port}")
     assert rows("data/x.parquet", filesystem=objects(**given)) == 1200
     monkeypatch.setenv("NO_PROXY", host)
@@ -134,13 +128,14 @@ def test_variables_that_obstore_alone_knows_change_nothing(
         "AWS_REQUEST_PAYER": "true", "AWS_PROXY_URL": "http://127.0.0.1:9", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
         "AWS_SESSION_TOKEN": "of-others", "AWS_ACCESS_KEY_ID": "of-others", "AWS_SECRET_ACCESS_KEY": "of-others",
         "AWS_ALLOW_HTTP": "false", "AWS_REGION": "ap-south-1", "AWS_TIMEOUT": "1ms", "AWS_BUCKET": "other",
-        "AWS_HTTP2_ONLY": "true",
+        "AWS_HTTP2_ONLY": "true", "AWS_SERVER_SIDE_ENCRYPTION": "aws:kms", "AWS_SSE_KMS_KEY_ID": "a-key",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     assert rows("data/x.parquet", filesystem=objects(**keyed(store))) == 1200
     [asked] = store.of_objects()
     assert (asked.method, asked.signed_by, asked.region) == ("GET", "given-key", "eu-north-1")
     assert {"x-amz-security-token", "x-amz-request-payer"}.isdisjoint(asked.headers)
+    assert not [name for name in asked.headers if "encryption" in name]
 
 
 def test_the_endpoint_of_the_environment(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,22 +144,28 @@ def test_the_endpoint_of_the_environment(store: RecordingStore, monkeypatch: pyt
     assert [(one.method, one.region) for one in store.of_objects()] == [("GET", "eu-west-1")]
 
 
-@pytest.mark.parametrize(
-    ("bucket", "region", "endpoint", "virtual"),
-    [
+def test_endpoints(store: RecordingStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Amazon's own, of a region and a bucket, and its other kinds; a host of one's own with the bucket in its name."""
+    for bucket, region, endpoint, virtual in (
         ("my-data", "eu-north-1", "https://my-data.s3.eu-north-1.amazonaws.com", True),
         ("my.data", "us-east-1", "https://s3.us-east-1.amazonaws.com", False),
         ("data", "cn-north-1", "https://data.s3.cn-north-1.amazonaws.com.cn", True),
-    ],
-)
-def test_amazons_own_endpoints(bucket: str, region: str, endpoint: str, virtual: bool) -> None:
-    config = settings_of({"access_key": "k", "secret_key": "s", "region": region}, bucket).config
-    assert (config["endpoint"], config["virtual_hosted_style_request"]) == (endpoint, virtual)
-
-
-def test_the_bucket_in_the_name_of_a_host_of_ones_own(store: RecordingStore) -> None:
+    ):
+        config = settings_of({"access_key": "k", "secret_key": "s", "region": region}, bucket).config
+        assert (config["endpoint"], config["virtual_hosted_style_request"]) == (endpoint, virtual)
     config = settings_of(keyed(store, force_virtual_addressing=True), "data").config
     assert (config["endpoint"], config["virtual_hosted_style_request"]) == (f"http://data.{store.endpoint}", True)
+    given = {"access_key": "k", "secret_key": "s", "region": "us-east-1"}
+    profiles(tmp_path, "[default]\nuse_dualstack_endpoint = true\n")
+    with pytest.raises(OSError, match="set the variable AWS_USE_DUALSTACK_ENDPOINT"):
+        settings_of(given, "data")
+    for fips, dual, host in (
+        ("true", "false", "s3-fips"), ("false", "true", "s3.dualstack"), ("true", "true", "s3-fips.dualstack"),
+        ("false", "false", "s3"),
+    ):  # fmt: skip
+        monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", fips)
+        monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", dual)
+        assert settings_of(given, "data").config["endpoint"] == f"https://data.{host}.us-east-1.amazonaws.com"
 
 
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
@@ -176,53 +177,18 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CANNOT)
-def test_what_cannot_be_used_is_refused_in_one_line(store: RecordingStore, name: str) -> None:
-    change, reason = CANNOT[name]
-    with pytest.raises(parquet_bloom.StorageError, match=f"data/x.parquet: .*{reason}") as caught:
-        rows("data/x.parquet", filesystem=objects(**keyed(store, **change)))
-    assert "given-secret" not in str(caught.value)
-    assert store.asked == []
-
-
-@pytest.mark.parametrize("bucket", ["data--use1-az4--x-s3", "arn:aws:s3:eu-north-1:1:accesspoint", "a/b", ""])
-def test_buckets_of_other_kinds(store: RecordingStore, bucket: str) -> None:
-    with pytest.raises(OSError, match="no bucket of S3's usual kind"):
-        settings_of(keyed(store), bucket)
-
-
-def test_a_variable_that_no_argument_overrides_is_refused(
-    store: RecordingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SSE_CUSTOMER_KEY_BASE64", "a2V5")
+def test_what_cannot_be_used_is_refused_in_one_line(store: RecordingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for change, reason in CANNOT.values():
+        with pytest.raises(parquet_bloom.StorageError, match=f"data/x.parquet: .*{reason}") as caught:
+            rows("data/x.parquet", filesystem=objects(**keyed(store, **change)))
+        assert "given-secret" not in str(caught.value)
+    for bucket in ("data--use1-az4--x-s3", "arn:aws:s3:eu-north-1:1:accesspoint", "a/b", ""):
+        with pytest.raises(OSError, match="no bucket of S3's usual kind"):
+            settings_of(keyed(store), bucket)
+    monkeypatch.setenv("AWS_SSE_CUSTOMER_KEY_BASE64", "a2V5")  # no argument overrides it
     with pytest.raises(parquet_bloom.StorageError, match="AWS_SSE_CUSTOMER_KEY_BASE64 .* unset it"):
         rows(uri(store))
-
-
-def test_variables_of_writing_change_no_request_for_reading(
-    store: RecordingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "aws:kms")
-    monkeypatch.setenv("AWS_SSE_KMS_KEY_ID", "a-key")
-    assert rows(uri(store)) == 1200
-    assert not [name for name in store.of_objects()[0].headers if "encryption" in name]
-
-
-@pytest.mark.parametrize(
-    ("fips", "dual", "host"),
-    [(True, False, "s3-fips"), (False, True, "s3.dualstack"), (True, True, "s3-fips.dualstack"), (False, False, "s3")],
-)
-def test_other_kinds_of_endpoints_of_amazons(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fips: bool, dual: bool, host: str
-) -> None:
-    given = {"access_key": "k", "secret_key": "s", "region": "us-east-1"}
-    (tmp_path / ".aws").mkdir()
-    (tmp_path / ".aws/config").write_text("[default]\nuse_dualstack_endpoint = true\n")
-    with pytest.raises(OSError, match="set the variable AWS_USE_DUALSTACK_ENDPOINT"):
-        settings_of(given, "data")
-    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", str(fips).lower())
-    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", str(dual).lower())
-    assert settings_of(given, "data").config["endpoint"] == f"https://data.{host}.us-east-1.amazonaws.com"
+    assert store.asked == []
 
 
 URIS = [
@@ -239,35 +205,29 @@ URIS = [
 ]
 
 
-@pytest.mark.parametrize("text", URIS)
-def test_a_uri_means_what_pyarrow_takes_it_for(text: str) -> None:
+def test_a_uri_means_what_pyarrow_takes_it_for() -> None:
     """So that the writer, which is pyarrow's file system of the same settings, and the reader are of one storage."""
-    ours, path = Stores().locate(text)
-    theirs, _ = fs.FileSystem.from_uri(text)
-    given = {name: value for name, value in arrow_options(theirs).items() if value}
-    mine = {name: value for name, value in arrow_options(ours.filesystem).items() if value}
-    for options in (given, mine):  # pyarrow keeps the whole query as a signature
-        options["sas_token"] = options.get("sas_token", "").removeprefix("?")
-    assert {name: given.get(name) for name in mine} == mine
-    assert ours.filesystem.arrow.type_name == theirs.type_name
-    assert path.strip("/") in ("data", "")
+    for text in URIS:
+        ours, path = Stores().locate(text)
+        theirs, _ = fs.FileSystem.from_uri(text)
+        given = {name: value for name, value in arrow_options(theirs).items() if value}
+        mine = {name: value for name, value in arrow_options(ours.filesystem).items() if value}
+        for options in (given, mine):  # pyarrow keeps the whole query as a signature
+            options["sas_token"] = options.get("sas_token", "").removeprefix("?")
+        assert {name: given.get(name) for name in mine} == mine, text
+        assert ours.filesystem.arrow.type_name == theirs.type_name, text
+        assert path.strip("/") in ("data", ""), text
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("s3://data/x?speed=1", "'speed'"),
-        ("gs://me@data/x", "anonymous"),
-        ("abfs://data/x", "names no account"),
+def test_a_uri_that_says_nothing_is_refused() -> None:
+    for text, reason in (
+        ("s3://data/x?speed=1", "'speed'"), ("gs://me@data/x", "anonymous"), ("abfs://data/x", "names no account"),
         ("abfs://data@acct.dfs.core.windows.net/x?credential_kind=bad", "'bad'"),
-        ("gs://data/x?retry_limit_seconds=never", "a number of seconds"),
-        ("s3://k:s@/x?region=r", "names no bucket"),
+        ("gs://data/x?retry_limit_seconds=never", "a number of seconds"), ("s3://k:s@/x?region=r", "names no bucket"),
         ("s3://data/x?region=r&anonymous=perhaps", "true or false"),
-    ],
-)
-def test_a_uri_that_says_nothing_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(parquet_bloom.RequestError, match=reason):
-        parquet_bloom.inspect(text)
+    ):  # fmt: skip
+        with pytest.raises(parquet_bloom.RequestError, match=reason):
+            parquet_bloom.inspect(text)
 
 
 # --- other file systems, and which one reads ------------------------------------------------------
@@ -276,11 +236,6 @@ def test_a_uri_that_says_nothing_is_refused(text: str, reason: str) -> None:
 def test_a_file_system_that_is_handed_over_reads_itself(store: RecordingStore) -> None:
     assert rows("data/x.parquet", filesystem=fs.S3FileSystem(**keyed(store))) == 1200
     assert store.methods() == ["HEAD", "GET"]
-
-
-def test_a_uri_of_the_python_client_of_hadoop(store: RecordingStore) -> None:
-    assert rows(uri(store).replace("s3://", "s3a://")) == 1200
-    assert store.methods() == ["GET"]
 
 
 def test_a_store_without_suffix_ranges(store: RecordingStore, caplog: pytest.LogCaptureFixture) -> None:
@@ -301,23 +256,24 @@ def test_a_store_without_suffix_ranges(store: RecordingStore, caplog: pytest.Log
     assert "does not know requests for last bytes" in caplog.text
 
 
-@pytest.mark.parametrize("etag", [None, 'W/"1"'])
-def test_a_store_without_etags_of_the_bytes(store: RecordingStore, etag: str | None) -> None:
-    def without(_: Any, answer: Any) -> None:
-        del answer.headers["ETag"]
-        if etag is not None:
-            answer.headers["ETag"] = etag
+def test_a_store_without_etags_of_the_bytes(store: RecordingStore) -> None:
+    for etag in (None, 'W/"1"'):
 
-    store.wrong = without
-    store.objects["data/large"] = bytes(200_000)
-    with OpenFile("data/large", objects(**keyed(store))) as source:
-        assert source.read(0, 3) == bytes(3)
-        assert not source.is_of_one_version, "its requests name no version"
-        store.objects["data/large"] = b"x" * 200_001
-        with pytest.raises(parquet_bloom.FileChangedError):
-            source.read(3, 3)
-    assert all("if-match" not in one.headers for one in store.of_objects())
-    assert store.methods() == ["GET"] * 3
+        def without(_: Any, answer: Any, etag: str | None = etag) -> None:
+            answer.headers |= {"ETag": etag}
+            if etag is None:
+                del answer.headers["ETag"]
+
+        store.wrong, store.objects["data/large"] = without, bytes(200_000)
+        store.asked.clear()
+        with OpenFile("data/large", objects(**keyed(store))) as source:
+            assert source.read(0, 3) == bytes(3)
+            assert not source.is_of_one_version, "its requests name no version"
+            store.objects["data/large"] = b"x" * 200_001
+            with pytest.raises(parquet_bloom.FileChangedError):
+                source.read(3, 3)
+        assert all("if-match" not in one.headers for one in store.of_objects())
+        assert store.methods() == ["GET"] * 3
 
 
 def test_an_empty_object_is_no_reason_to_give_up(store: RecordingStore) -> None:
@@ -333,14 +289,9 @@ def test_connections_are_kept_from_one_call_to_the_next(store: RecordingStore) -
     for _ in range(3):
         assert rows(uri(store)) == 1200
     assert len(object_reader._process.own.kept) == 1
-    assert rows(uri(store, keys="k:other@")) == 1200
-    assert len(object_reader._process.own.kept) == 2, "another secret is another store"
-
-
-def test_many_file_systems_leave_few_stores(store: RecordingStore) -> None:
     for number in range(20):
         assert rows(uri(store, keys=f"k:s{number}@")) == 1200
-    assert len(object_reader._process.own.kept) == object_reader._STORES
+        assert len(object_reader._process.own.kept) == min(number + 2, object_reader._STORES), "a secret, a store"
 
 
 def test_a_token_is_the_same_whoever_reads(store: RecordingStore) -> None:
@@ -380,54 +331,37 @@ def in_a_process(store: RecordingStore, home: Path, before: str = "", **variable
         import parquet_bloom
         print(parquet_bloom.inspect({uri(store, keys="")!r}).files[0].rows)
     """
-    environment = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables,
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", before + textwrap.dedent(code)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true"}
+    done = program(before + textwrap.dedent(code), only=environment, **variables)
     assert done.stdout.strip() == "1200", done.stderr
     return [(one.method, one.signed_by) for one in store.of_objects()]
 
 
 def profiles(home: Path, config: str = "", credentials: str = "") -> None:
     (home / ".aws").mkdir()
-    (home / ".aws/config").write_text(textwrap.dedent(config))
-    (home / ".aws/credentials").write_text(textwrap.dedent(credentials))
+    (home / ".aws/config").write_text(config)
+    (home / ".aws/credentials").write_text(credentials)
+
+
+SOON = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+KEYS_OF = "[{}]\naws_access_key_id = of-{}\naws_secret_access_key = s\n"
+WITHOUT_BOTO3 = "import sys; sys.modules['botocore'] = sys.modules['boto3'] = None\n"
 
 
 def test_a_profile(store: RecordingStore, tmp_path: Path) -> None:
-    profiles(tmp_path, credentials="""
-        [default]
-        aws_access_key_id = of-default
-        aws_secret_access_key = s
-        [work]
-        aws_access_key_id = of-work
-        aws_secret_access_key = s
-    """)  # fmt: skip
+    profiles(tmp_path, credentials=KEYS_OF.format("default", "default") + KEYS_OF.format("work", "work"))
     assert in_a_process(store, tmp_path) == [("GET", "of-default")]
     store.asked.clear()
     assert in_a_process(store, tmp_path, AWS_PROFILE="work") == [("GET", "of-work")]
 
 
-WITHOUT_BOTO3 = "import sys; sys.modules['botocore'] = sys.modules['boto3'] = None\n"
-
-
 def test_a_profile_without_boto3_is_an_error_that_names_the_extra(store: RecordingStore, tmp_path: Path) -> None:
-    profiles(tmp_path, credentials="[default]\naws_access_key_id = of-default\naws_secret_access_key = s\n")
+    profiles(tmp_path, credentials=KEYS_OF.format("default", "default"))
     with pytest.raises(AssertionError, match=r"need boto3 \(pip install '.*'\)"):
         in_a_process(store, tmp_path, WITHOUT_BOTO3)
     assert store.asked == []
-
-
-def test_keys_of_the_environment_need_no_boto3(store: RecordingStore, tmp_path: Path) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-    assert in_a_process(store, tmp_path, WITHOUT_BOTO3, **keys) == [("GET", "k")]
+    assert in_a_process(store, tmp_path, WITHOUT_BOTO3, **keys) == [("GET", "k")], "these need none"
 
 
 def test_a_role_of_the_settings(store: RecordingStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -440,31 +374,11 @@ def test_a_role_of_the_settings(store: RecordingStore, monkeypatch: pytest.Monke
     assert [one.signed_by for one in store.of_objects()] == ["of-role"]
 
 
-def answer_of_program() -> str:
-    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    return json.dumps({
-        "Version": 1, "AccessKeyId": "of-program", "SecretAccessKey": "s", "SessionToken": "t", "Expiration": until,
-    })  # fmt: skip
-
-
 def test_a_program_that_gives_credentials(store: RecordingStore, tmp_path: Path) -> None:
-    (tmp_path / "answer.json").write_text(answer_of_program())
-    profiles(tmp_path, f"""
-        [default]
-        region = eu-north-1
-        credential_process = cat {tmp_path}/answer.json
-    """)  # fmt: skip
+    given = {"Version": 1, "AccessKeyId": "of-program", "SecretAccessKey": "s", "SessionToken": "t", "Expiration": SOON}
+    (tmp_path / "answer.json").write_text(json.dumps(given))
+    profiles(tmp_path, f"[default]\nregion = eu-north-1\ncredential_process = cat {tmp_path}/answer.json\n")
     assert in_a_process(store, tmp_path) == [("GET", "of-program")]
-
-
-def test_a_web_identity(store: RecordingStore, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("a-web-token")
-    store.other["/"] = of_role("of-role", "AssumeRoleWithWebIdentity")
-    asked = in_a_process(
-        store, tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"), AWS_ROLE_ARN="arn:aws:iam::1:role/r",
-        AWS_ENDPOINT_URL_STS=f"http://{store.endpoint}", AWS_REGION="eu-north-1",
-    )  # fmt: skip
-    assert asked == [("GET", "of-role")]
 
 
 def of_role(key: str, action: str = "AssumeRole") -> bytes:
@@ -476,16 +390,8 @@ def of_role(key: str, action: str = "AssumeRole") -> bytes:
 
 
 def test_a_role_that_a_profile_assumes(store: RecordingStore, tmp_path: Path) -> None:
-    profiles(tmp_path, """
-        [profile reader]
-        role_arn = arn:aws:iam::1:role/r
-        source_profile = base
-        region = eu-north-1
-    """, """
-        [base]
-        aws_access_key_id = of-base
-        aws_secret_access_key = s
-    """)  # fmt: skip
+    reader = "[profile reader]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\nregion = eu-north-1\n"
+    profiles(tmp_path, reader, KEYS_OF.format("base", "base"))
     store.other["/"] = of_role("of-role")
     asked = in_a_process(store, tmp_path, AWS_PROFILE="reader", AWS_ENDPOINT_URL_STS=f"http://{store.endpoint}")
     assert asked == [("GET", "of-role")]
@@ -493,8 +399,7 @@ def test_a_role_that_a_profile_assumes(store: RecordingStore, tmp_path: Path) ->
 
 
 def test_the_role_of_a_container(store: RecordingStore, tmp_path: Path) -> None:
-    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    given = {"AccessKeyId": "of-task", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
+    given = {"AccessKeyId": "of-task", "SecretAccessKey": "s", "Token": "t", "Expiration": SOON}
     store.other["/task"] = json.dumps(given).encode()
     asked = in_a_process(store, tmp_path, AWS_CONTAINER_CREDENTIALS_FULL_URI=f"http://{store.endpoint}/task")
     assert asked == [("GET", "of-task")]
@@ -502,18 +407,11 @@ def test_the_role_of_a_container(store: RecordingStore, tmp_path: Path) -> None:
 
 def test_single_sign_on(store: RecordingStore, tmp_path: Path) -> None:
     start = "https://example.awsapps.com/start"
-    profiles(tmp_path, f"""
-        [default]
-        sso_start_url = {start}
-        sso_region = eu-north-1
-        sso_account_id = 123456789012
-        sso_role_name = reader
-        region = eu-north-1
-    """)  # fmt: skip
+    more = "sso_account_id = 123456789012\nsso_role_name = reader\nregion = eu-north-1\n"
+    profiles(tmp_path, f"[default]\nsso_start_url = {start}\nsso_region = eu-north-1\n{more}")
     cache = tmp_path / ".aws/sso/cache"
     cache.mkdir(parents=True)
-    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    token = {"startUrl": start, "region": "eu-north-1", "accessToken": "signed-on", "expiresAt": until}
+    token = {"startUrl": start, "region": "eu-north-1", "accessToken": "signed-on", "expiresAt": SOON}
     (cache / f"{sha1(start.encode()).hexdigest()}.json").write_text(json.dumps(token))
     given = {"accessKeyId": "of-sso", "secretAccessKey": "s", "sessionToken": "t", "expiration": 4102444800000}
     store.other["/federation/credentials"] = json.dumps({"roleCredentials": given}).encode()
@@ -532,14 +430,13 @@ def test_credentials_of_a_file_that_is_written_anew(
 ) -> None:
     file = tmp_path / "credentials"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
-    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
-    file.write_text(text.format("old"))
+    file.write_text(KEYS_OF.format("default", "old"))
     settings = settings_of(keyed(store, access_key=None, secret_key=None), "data")
     assert settings.credentials is not None
-    assert settings.credentials()["access_key_id"] == "old"
-    file.write_text(text.format("new"))
+    assert settings.credentials()["access_key_id"] == "of-old"
+    file.write_text(KEYS_OF.format("default", "new"))
     os.utime(file, ns=(0, 1))
-    assert settings.credentials()["access_key_id"] == "new"
+    assert settings.credentials()["access_key_id"] == "of-new"
     assert settings.credentials()["expires_at"] <= datetime.now(UTC) + timedelta(minutes=10)
 
 
@@ -570,36 +467,27 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "ca.pem", folder / "server.pem"
 
 
-def test_a_private_ca_of_the_environment(authority: tuple[Path, Path], data: bytes, tmp_path: Path) -> None:
-    with recording(authority[1]) as store:
-        store.objects["data/x.parquet"] = data
-        keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-        assert in_a_process(store, tmp_path, SSL_CERT_FILE=str(authority[0]), **keys) == [("GET", "k")]
-
-
-def test_a_web_identity_needs_no_boto3(authority: tuple[Path, Path], data: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", WITHOUT_BOTO3], ids=["boto3", "without boto3"])
+def test_a_web_identity(authority: tuple[Path, Path], data: bytes, tmp_path: Path, before: str) -> None:
+    """Its server, and the store, have certificates of a private CA of the environment."""
     (tmp_path / "token").write_text("a-web-token")
     with recording(authority[1]) as store:
         store.objects["data/x.parquet"] = data
         store.other["/"] = of_role("of-role", "AssumeRoleWithWebIdentity")
         asked = in_a_process(
-            store, tmp_path, WITHOUT_BOTO3, AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"),
+            store, tmp_path, before, AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"), AWS_REGION="eu-north-1",
             AWS_ROLE_ARN="arn:aws:iam::1:role/r", AWS_ENDPOINT_URL_STS=f"https://{store.endpoint}",
-            SSL_CERT_FILE=str(authority[0]),
+            SSL_CERT_FILE=str(authority[0]), AWS_CA_BUNDLE=str(authority[0]),
         )  # fmt: skip
         assert asked == [("GET", "of-role")]
 
 
-def test_a_private_ca_of_a_uri(authority: tuple[Path, Path], data: bytes) -> None:
+def test_a_private_ca_of_a_uri_is_trusted_and_no_other(authority: tuple[Path, Path], data: bytes) -> None:
     with recording(authority[1]) as store:
         store.objects["data/x.parquet"] = data
         assert rows(uri(store, tls_ca_file_path=str(authority[0]))) == 1200
         assert store.methods() == ["GET"]
-
-
-def test_a_certificate_that_nobody_trusts(authority: tuple[Path, Path], data: bytes) -> None:
-    with recording(authority[1]) as store:
-        store.objects["data/x.parquet"] = data
+        store.asked.clear()
         with pytest.raises(parquet_bloom.StorageError, match=r"data/x\.parquet") as caught:
             rows("data/x.parquet", filesystem=objects(**keyed(store)))
         assert "given-secret" not in str(caught.value)
@@ -617,6 +505,4 @@ def test_a_local_file_needs_none_of_it(data: bytes, tmp_path: Path) -> None:
         parquet_bloom.check(sys.argv[1], "id = 5")
         print([name for name in sys.modules if name.startswith("obstore") or ".object_" in name])
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "x.parquet")]
-    assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout == "[]\n"
+    assert program(code, tmp_path / "x.parquet").stdout == "[]\n"

@@ -72,14 +72,12 @@ def test_globs(tree: Path) -> None:
     assert names(tree, tree / "in/[odd].parquet") == ["in/[odd].parquet"], "a file of that very name goes first"
 
 
-@pytest.mark.parametrize(
-    ("source", "says"), [("no", "no such file"), ("in/_delta_log/x*", "no file fits"), ("empty", "no Parquet file")]
-)
-def test_nothing_found(tree: Path, source: str, says: str) -> None:
+def test_nothing_found(tree: Path) -> None:
     (tree / "empty").mkdir()
-    with pytest.raises(StorageError, match=says) as caught:
-        expand(str(tree / source))
-    assert source in str(caught.value)
+    for source, says in (("no", "no such file"), ("in/_delta_log/x*", "no file fits"), ("empty", "no Parquet file")):
+        with pytest.raises(StorageError, match=says) as caught:
+            expand(str(tree / source))
+        assert source in str(caught.value)
 
 
 def test_among_several_a_name_without_files_is_one_failure(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,25 +137,25 @@ def test_outputs(tree: Path) -> None:
 
 
 def test_conflicts(tree: Path) -> None:
-    bare = str(tree / "bare")
-    with pytest.raises(RequestError, match="give output for a new file, or in_place=True"):
-        targets(bare, None, False, False)
-    with pytest.raises(RequestError, match="exclude each other"):
-        targets(bare, "x", True, False)
-    with pytest.raises(RequestError, match="would both go to"):
-        targets([str(tree / "in/a.parquet"), str(tree / "other/a.parquet")], tree / "new", False, False)
-    with pytest.raises(RequestError, match="itself a source"):
-        targets(bare, bare, False, True)
+    bare, a = str(tree / "bare"), str(tree / "in/a.parquet")
     (tree / "link").symlink_to("bare")
-    with pytest.raises(RequestError, match="itself a source"):
-        targets(bare, tree / "link", False, True)
-    with pytest.raises(StorageError, match="overwrite=True"):
-        targets(bare, tree / "other/a.parquet", False, False)
-    with pytest.raises(StorageError, match="not a folder"):
-        targets(str(tree / "in"), bare, False, True)
-    with pytest.raises(StorageError, match="is a folder"):
-        (tree / "out/bare").mkdir(parents=True)
-        targets(bare, tree / "out", False, True)
+    (tree / "out/bare").mkdir(parents=True)
+    for sources, output, in_place, overwrite, says in (
+        (bare, None, False, False, "give output for a new file, or in_place=True"),
+        (bare, "x", True, False, "exclude each other"),
+        ([a, str(tree / "other/a.parquet")], tree / "new", False, False, "would both go to"),
+        (bare, bare, False, True, "itself a source"),
+        (bare, tree / "link", False, True, "itself a source"),
+    ):
+        with pytest.raises(RequestError, match=says):
+            targets(sources, output, in_place, overwrite)
+    for sources, output, overwrite, says in (
+        (bare, tree / "other/a.parquet", False, "overwrite=True"),
+        (str(tree / "in"), bare, True, "not a folder"),
+        (bare, tree / "out", True, "is a folder"),
+    ):
+        with pytest.raises(StorageError, match=says):
+            targets(sources, output, False, overwrite)
     with pytest.raises(RequestError, match="no file was named"):
         expand([])
 

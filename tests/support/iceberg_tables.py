@@ -94,6 +94,13 @@ class Warehouse:
         properties = {"format-version": str(version), **more.pop("properties", {})}
         return self.catalog.create_table(name, schema, properties=properties, **more)
 
+    def filled(self, *files: Sequence[dict[str, Any]], schema: Any = SCHEMA, name: str = "ns.t", **more: Any) -> Table:
+        """A table with a file, or one a partition, for each of these lists of rows."""
+        table = self.create(schema, name, **more)
+        for rows in files:
+            append(table, rows)
+        return table
+
     def load(self, name: str = "ns.t") -> Table:
         return self.catalog.load_table(name)
 

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.output.atomic_file import AtomicFile
+from parquet_bloom.zones.container import ZoneFile, ZoneWriter
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import lance
@@ -91,3 +94,14 @@ def content(path: str | os.PathLike[str]) -> tuple[pa.Table, bytes, dict[bytes, 
     ours = b"parquet_bloom"
     metadata = {k: v for k, v in table.schema.metadata.items() if not k.startswith(ours)}
     return table.replace_schema_metadata(None), reader.read_global_buffer(1), metadata
+
+
+def crafted(index: str | os.PathLike[str], folder: Path, **changes: str) -> Path:
+    """An index that says other things of itself, with a checksum that fits: whoever crafts can do that too."""
+    file, table = ZoneFile(str(index)), lance.file.LanceFileReader(str(index)).read_all().to_table()
+    path = folder / "id/bloomfilter.lance"
+    with ZoneWriter(AtomicFile.new(path, False, False, by_name=True), {**file.metadata, **changes}) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+        writer.commit()
+    return path

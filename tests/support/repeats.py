@@ -22,6 +22,13 @@ def some_then_more(values: Iterable[Any]) -> list[Any]:
     return [one if i in quick else pytest.param(one, marks=pytest.mark.more) for i, one in enumerate(every)]
 
 
+def thirds(values: Iterable[Any]) -> list[Any]:
+    """The thirds of some_then_more as three lists of values, for tests that go through one: the first is quick."""
+    every = list(values)
+    Random(0).shuffle(every)
+    return [every[::3], *(pytest.param(every[i::3], marks=pytest.mark.more) for i in (1, 2))]
+
+
 def first_then_more(values: Iterable[Any], n: int) -> list[Any]:
     """The first n, as of seeds, which are all alike; the others have the marker `more`."""
     return [one if i < n else pytest.param(one, marks=pytest.mark.more) for i, one in enumerate(values)]

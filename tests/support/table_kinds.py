@@ -15,23 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 import parquet_bloom as pb
-from parquet_bloom.edit.add_to_source import add_to_source
-from parquet_bloom.edit.changeable import ChangeableTable
-from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
-from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.output.target import Writing
 from parquet_bloom.tables.ducklake.table import open_ducklake
 from support.ducklake_tables import NOTHING_INLINED, Lake
 from support.iceberg_tables import Warehouse
-from support.plain_table import PlainTable
 
 N = 200  # rows of one append
 
@@ -114,65 +106,6 @@ class Kind(ABC):
     def data_files(self) -> set[str]:
         """All data files in the folder, live or not."""
         return {os.path.realpath(path) for path in self.folder().rglob("*.parquet*") if "_delta_log" not in path.parts}
-
-
-class Plain(Kind):
-    """The least that a table can be (support/plain_table.py), through the inner functions that take any table."""
-
-    def __init__(self, root: Path) -> None:
-        self.table = PlainTable(root / "table", rows_of(0).schema)
-        self.name, self.options = self.table.name, {}
-
-    def append(self, seed: int) -> None:
-        self.table.append(rows_of(seed))
-
-    def delete(self, name: str) -> None:
-        self._replace(self.table.rows().filter(pc.field("name") != name))
-
-    def rewrite(self) -> None:
-        self._replace(self.table.rows())
-
-    def _replace(self, rows: pa.Table) -> None:
-        old = list(self.table.entries())
-        self.table.append(rows)
-        self.table.drop(*old)
-
-    def rows(self, version: str | None = None) -> list[str]:
-        return in_order(self.table.rows(None if version is None else int(version)))
-
-    def version(self) -> str:
-        return str(self.table.version)
-
-    def files(self) -> list[str]:
-        return [str(self.table.folder / name) for name in self.table.entries()]
-
-    def folder(self) -> Path:
-        return self.table.folder
-
-    def named(self) -> set[str]:
-        versions = range(self.table.version + 1)
-        return {os.path.realpath(self.table.folder / name) for at in versions for name in self.table.entries(at)}
-
-    def add(self, columns: list[str], **options: Any) -> pb.AddReport:
-        how, progress = self._how("add", options), options.pop("progress", None)
-        return add_to_source(ChangeableTable(self.table, how), Request.checked(columns=columns, **options), progress)
-
-    def remove(self, **options: Any) -> pb.RemoveReport:
-        how = self._how("remove", options)
-        return remove_from_source(ChangeableTable(self.table, how), RemoveRequest(how=Writing(dry_run=how.dry_run)))
-
-    @staticmethod
-    def _how(verb: str, options: dict[str, Any]) -> Committing:
-        dry_run = options.pop("dry_run", False)
-        how = Committing(verb, options.pop("commit", None), dry_run=dry_run)
-        files = options.pop("files_per_commit", None)
-        return how if files is None else Committing(verb, how.way, dry_run=dry_run, files=files)
-
-    def read_by_us(self) -> pa.Table:
-        return self.table.rows()
-
-    def row_groups_read(self, predicate: str) -> int:
-        return sum(not one.skipped for one in pb.check(self.files(), predicate, raw_files=True))
 
 
 class Delta(Kind):
@@ -305,4 +238,4 @@ class DuckLake(Kind):
         self.lake.release()
 
 
-KINDS: dict[str, type[Kind]] = {"plain": Plain, "delta": Delta, "iceberg": Iceberg, "ducklake": DuckLake}
+KINDS: dict[str, type[Kind]] = {"delta": Delta, "iceberg": Iceberg, "ducklake": DuckLake}

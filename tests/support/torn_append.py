@@ -24,15 +24,20 @@ parquet_bloom.add_filters(sys.argv[1], in_place=True, columns=["id", "name"], pl
 """
 
 
+_new: list[bytes] = []
+
+
 class Torn:
     """A file with some of a tail behind it, and the journal of that append."""
 
     def __init__(self, folder: Path) -> None:
         self.path = write_keys(folder / "keys.parquet")
         self.old = self.path.read_bytes()
-        parquet_bloom.add_filters(self.path, folder / "new", columns=["id", "name"], placement="tail", sync=False)
-        self.new = (folder / "new").read_bytes()
-        (folder / "new").unlink()
+        if not _new:  # the same bytes for all tests
+            parquet_bloom.add_filters(self.path, folder / "new", columns=["id", "name"], placement="tail", sync=False)
+            _new.append((folder / "new").read_bytes())
+            (folder / "new").unlink()
+        [self.new] = _new
         self.tail = self.new[len(self.old) :]
         self.journal = folder / ".keys.parquet.parquet-bloom-journal"
 

@@ -10,6 +10,17 @@ from support.duckdb_process import Asked, duckdb_with
 from support.ducklake_tables import Lake
 from support.iceberg_tables import Warehouse
 
+from parquet_bloom.tables.delta import table as delta
+from parquet_bloom.tables.ducklake import table as ducklake
+from parquet_bloom.tables.iceberg import opened
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """No test begins with another's tables."""
+    for states in (delta._VERSIONS, ducklake._SNAPSHOTS, opened._SNAPSHOTS):
+        states.clear()
+
 
 @pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:

@@ -11,16 +11,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from support import delta_tables as made
 from support.duckdb_process import Asked
 from support.object_store import SECRET, ObjectStore, options_of
+from support.repeats import by_turns
 from test_delta_snapshot import rows_of
 
 import parquet_bloom
@@ -34,6 +36,7 @@ from parquet_bloom.tables.delta.actions import _is_deep
 from parquet_bloom.tables.delta.commit import reencoded_paths
 
 WAYS = ("new-path", "same-path")
+ID = made.metadata([made.field("id", "long")])  # of a table with one column
 
 
 def grown(path: Path, to: Path) -> tuple[int, int]:
@@ -96,41 +99,40 @@ def table_at(folder: Path, name: str = "t a#b") -> Path:
 
 @pytest.mark.smoke
 @pytest.mark.more
-@pytest.mark.parametrize("way", WAYS)
-def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):
+def test_duckdb_reads_what_was_committed(tmp_path, delta_duckdb: Asked):
     root = table_at(tmp_path, "t")
-    table, snapshot, changes = changed(root, way)
-    table.commit(snapshot, changes, {})
-    for sql, expected in (
-        ("SELECT count(*), sum(id)::INTEGER FROM delta_scan('{}')", [[200, 19900]]),
-        ("SELECT count(*), sum(id)::INTEGER FROM delta_scan('{}') WHERE p = 'a' AND id < 50", [[25, 625]]),
-        ("SELECT count(*), sum(id)::INTEGER FROM delta_scan('{}', version => 0)", [[100, 4950]]),
-    ):
-        assert delta_duckdb(sql.format(root)) == expected
+    for way in WAYS:
+        second_add(root, way)
+        for of, condition, expected in (
+            ("", "", [200, 19900]),
+            ("", "WHERE p = 'a' AND id < 50", [25, 625]),
+            (", version => 0", "", [100, 4950]),
+        ):
+            found = delta_duckdb(f"SELECT count(*), sum(id)::INTEGER FROM delta_scan('{root}'{of}) {condition}")
+            assert found == [expected], (way, of, condition)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_commit_says_what_the_log_said(tmp_path, way):
+def test_a_commit_says_what_the_log_said(tmp_path):
     root = table_at(tmp_path)
-    table, snapshot, changes = changed(root, way)
-    entries = {file.entry.path: file.entry for file in snapshot.files}
-    table.commit(snapshot, changes, {"parquet-bloom": "id"})
-    info, *actions = last_commit(root)
-    assert info["commitInfo"]["parquet-bloom"] == "id"
-    assert {kind for action in actions for kind in action} == ({"add", "remove"} if way == "new-path" else {"add"})
-    assert not any(next(iter(action.values()))["dataChange"] for action in actions)
-    added = {action["add"]["path"]: action["add"] for action in actions if "add" in action}
-    for old, entry in entries.items():
-        new = old if way == "same-path" else next(p for p in added if p.startswith(old.removesuffix(".parquet")))
-        assert added[new]["stats"] == entry.stats
-        assert added[new]["partitionValues"] == entry.values
-        assert added[new]["modificationTime"] == entry.modified > 0, "streams begin with the oldest"
-    if way == "new-path":
-        removed = {action["remove"]["path"]: action["remove"] for action in actions if "remove" in action}
-        assert set(removed) == set(entries), "a path is spelt as it was"
-        assert all(
-            removed[p]["partitionValues"] == e.values and removed[p]["size"] == e.size for p, e in entries.items()
-        )
+    for way in reversed(WAYS):
+        table, snapshot, changes = changed(root, way)
+        assert {(ways.default, ways.refusal) for ways in table.commit_modes(snapshot).values()} == {("new-path", "")}
+        entries = {file.entry.path: file.entry for file in snapshot.files}
+        table.commit(snapshot, changes, {"parquet-bloom": "id"})
+        info, *actions = last_commit(root)
+        assert info["commitInfo"]["parquet-bloom"] == "id"
+        assert {kind for action in actions for kind in action} == {"new-path": {"add", "remove"}}.get(way, {"add"})
+        assert not any(next(iter(action.values()))["dataChange"] for action in actions)
+        added = {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+        for old, entry in entries.items():
+            new = old if way == "same-path" else next(p for p in added if p.startswith(old.removesuffix(".parquet")))
+            assert added[new]["stats"] == entry.stats
+            assert added[new]["partitionValues"] == entry.values
+            assert added[new]["modificationTime"] == entry.modified > 0, "streams begin with the oldest"
+    removed = {action["remove"]["path"]: action["remove"] for action in actions if "remove" in action}
+    assert set(removed) == set(entries), "a path is spelt as it was"
+    told = {path: (one["partitionValues"], one["size"]) for path, one in removed.items()}
+    assert told == {path: (entry.values, entry.size) for path, entry in entries.items()}
 
 
 def test_no_change_is_no_commit(tmp_path):
@@ -141,28 +143,26 @@ def test_no_change_is_no_commit(tmp_path):
 def test_names_of_all_characters_stay_one_file(tmp_path):
     plain = "".join(chr(code) for code in range(32, 127) if chr(code) not in "/%*")
     names = [f"{c}-{i}.parquet" for i, c in enumerate(plain + "é")]
-    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]))
     actions = []
     for i, name in enumerate(names):
         action = made.file_of(tmp_path, name, pa.table({"id": [i]}))
         action["add"]["path"] = commit.quote(name, "!$&'()+,-.:;=@_~")
         actions.append(action)
-    made.commit(tmp_path, 1, *actions)
+    made.commit(tmp_path, 0, made.protocol(), ID, *actions)
     for way in (*WAYS, "new-path"):
         table, snapshot, changes = changed(tmp_path, way)
-        refused = {path: ways.refusal for path, ways in table.commit_modes(snapshot).items() if ways.refusal}
-        assert not refused
+        assert not any(ways.refusal for ways in table.commit_modes(snapshot).values())
         table.commit(snapshot, changes, {})
         assert live(tmp_path) == list(range(len(names))), "a path that deltalake spelt anew would leave two files"
 
 
-@pytest.mark.parametrize("spelt", ["p%3Da.parquet", "a*b.parquet", "a%c3%a9.parquet", "a b.parquet"])
-def test_a_path_that_deltalake_would_spell_anew_is_refused(tmp_path, spelt):
-    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add(spelt))
+def test_a_path_that_deltalake_would_spell_anew_is_refused(tmp_path):
+    spelt = ["p%3Da.parquet", "a*b.parquet", "a%c3%a9.parquet", "a b.parquet"]
+    made.commit(tmp_path, 0, made.protocol(), ID, *map(made.add, spelt))
     table = delta.open_delta(str(tmp_path), None)
-    [ways] = table.commit_modes(table.snapshot()).values()
-    assert ways.default is None
-    assert "written in a form that deltalake would change" in ways.refusal
+    found = table.commit_modes(table.snapshot()).values()
+    assert [ways.default for ways in found] == [None] * 4
+    assert all("written in a form that deltalake would change" in ways.refusal for ways in found)
 
 
 class Later:
@@ -221,14 +221,6 @@ def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
         parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
 
 
-def test_tables_that_only_grow_take_it(tmp_path):
-    write_deltalake(str(tmp_path), ids(0), configuration={"delta.appendOnly": "true"})
-    for way in WAYS:
-        table, snapshot, changes = changed(tmp_path, way)
-        table.commit(snapshot, changes, {})
-    assert live(tmp_path) == list(range(100))
-
-
 def test_a_commit_to_a_table_of_mapped_columns(tmp_path):
     fields = [made.mapped("id", "long", "col-1", 1), made.mapped("p", "string", "col-p", 2)]
     add = made.file_of(
@@ -251,77 +243,65 @@ def test_a_commit_to_a_table_of_mapped_columns(tmp_path):
 # --- ways -----------------------------------------------------------------------------------------
 
 
-def test_a_new_path_is_the_default(tmp_path):
-    root = table_at(tmp_path)
-    table = delta.open_delta(str(root), None)
-    for ways in table.commit_modes(table.snapshot()).values():
-        assert (ways.default, ways.refusal) == ("new-path", "")
-
-
 REFUSED = {
-    "a deletion vector": (made.add("a", deletionVector=made.inline([0])), "deletion vector"),
-    "row ids": (made.add("a", baseRowId=0, defaultRowCommitVersion=0), "has baseRowId, defaultRowCommitVersion, which"),
-    "tags": (made.add("a", tags={"ZCUBE_ID": "x"}), "has the tag ZCUBE_ID, which deltalake cannot"),
-    "a clustering provider": (made.add("a", clusteringProvider="liquid"), "has clusteringProvider"),
-    "an absolute path": (made.add("file:///elsewhere/a.parquet"), "outside the table's folder"),
+    "deletion vector": made.add("a", deletionVector=made.inline([0])),
+    "has baseRowId, defaultRowCommitVersion, which": made.add("b", baseRowId=0, defaultRowCommitVersion=0),
+    "has the tag ZCUBE_ID, which deltalake cannot": made.add("c", tags={"ZCUBE_ID": "x"}),
+    "has clusteringProvider": made.add("d", clusteringProvider="liquid"),
+    "outside the table's folder": made.add("file:///elsewhere/a.parquet"),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path, name):
-    add, reason = REFUSED[name]
+def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path):
+    hints = {"INSERTION_TIME": "1", "MIN_INSERTION_TIME": "1", "OPTIMIZE_TARGET_SIZE": "9"}
+    free = [made.add("e"), made.add("f", tags={}), made.add("g", tags=hints)]
     feature = ["deletionVectors"]
-    made.commit(
-        tmp_path, 0, made.protocol(feature, feature), made.metadata([made.field("id", "long")]), add, made.add("b")
-    )
+    made.commit(tmp_path, 0, made.protocol(feature, feature), ID, *REFUSED.values(), *free)
     table = delta.open_delta(str(tmp_path), None, None, TableAccess(None, ("/elsewhere",), True))
     snapshot = table.snapshot()
-    refused, free = (table.commit_modes(snapshot)[file.path] for file in snapshot.files)
-    assert refused.default is None
-    assert reason in refused.no_same_path
-    assert reason in refused.no_new_path
-    assert refused.refusal == refused.no_new_path, "said once"
-    assert free.default == "new-path", "the other file is free"
-    with pytest.raises(TableFormatError, match=re.escape(reason)):
-        table.commit(snapshot, [Change(snapshot.files[0], snapshot.files[0], 5, 1)], {})
+    modes = table.commit_modes(snapshot)
+    for reason, file in zip(REFUSED, snapshot.files, strict=False):
+        ways = modes[file.path]
+        assert ways.default is None
+        assert reason in ways.no_same_path
+        assert reason in ways.no_new_path
+        assert ways.refusal == ways.no_new_path, "said once"
+        with pytest.raises(TableFormatError, match=re.escape(reason)):
+            table.commit(snapshot, [Change(file, file, 5, 1)], {})
+    assert [modes[file.path].default for file in snapshot.files[-3:]] == ["new-path"] * 3, "the others are free"
     assert len(list((tmp_path / "_delta_log").iterdir())) == 1
 
 
-@pytest.mark.parametrize("tags", [{}, {"INSERTION_TIME": "1", "MIN_INSERTION_TIME": "1", "OPTIMIZE_TARGET_SIZE": "9"}])
-def test_tags_that_are_hints_alone_hinder_nothing(tmp_path, tags):
-    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add("a", tags=tags))
-    table = delta.open_delta(str(tmp_path), None)
-    assert [ways.default for ways in table.commit_modes(table.snapshot()).values()] == ["new-path"]
+def test_a_table_with_features_that_a_commit_would_break_is_refused(tmp_path):
+    for i, (protocol, reason) in enumerate(
+        [
+            (made.protocol([], ["rowTracking", "domainMetadata"]), "row tracking is on"),
+            (made.protocol([], ["icebergCompatV2", "columnMapping"]), "icebergCompatV2 is on"),
+            (made.protocol([], ["zebra", "clustering"]), "deltalake does not commit: clustering, zebra"),
+            (made.protocol(2, 6), "identityColumns"),
+        ]
+    ):
+        made.commit(tmp_path / str(i), 0, protocol, ID, made.add("a"))
+        table = delta.open_delta(str(tmp_path / str(i)), None)
+        with pytest.raises(TableFormatError, match=reason):
+            table.commit_modes(table.snapshot())
 
 
-@pytest.mark.parametrize(
-    ("protocol", "reason"),
-    [
-        (made.protocol([], ["rowTracking", "domainMetadata"]), "row tracking is on"),
-        (made.protocol([], ["icebergCompatV2", "columnMapping"]), "icebergCompatV2 is on"),
-        (made.protocol([], ["zebra", "clustering"]), "deltalake does not commit: clustering, zebra"),
-        (made.protocol(2, 6), "identityColumns"),
-    ],
-)
-def test_a_table_with_features_that_a_commit_would_break_is_refused(tmp_path, protocol, reason):
-    made.commit(tmp_path, 0, protocol, made.metadata([made.field("id", "long")]), made.add("a"))
-    table = delta.open_delta(str(tmp_path), None)
-    with pytest.raises(TableFormatError, match=reason):
-        table.commit_modes(table.snapshot())
+READER = ["columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"]
+WRITER = ["appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants"]
 
 
-WRITTEN = ["appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns"]
-WRITTEN += ["invariants", "timestampNtz", "v2Checkpoint"]
-
-
-@pytest.mark.parametrize("feature", WRITTEN)
-def test_deltalake_commits_with_the_features_that_are_let_by(tmp_path, feature):
-    reader = [feature] if feature in ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint") else []
-    add = made.file_of(tmp_path, "a.parquet", pa.table({"id": [1, 2]}))
-    made.commit(tmp_path, 0, made.protocol(reader, [feature]), made.metadata([made.field("id", "long")]), add)
-    table, snapshot, changes = changed(tmp_path, "new-path")
-    assert table.commit(snapshot, changes, {}) == "1"
-    assert rows_of(table.snapshot())["id"].to_pylist() == [1, 2]
+def test_deltalake_commits_with_the_features_that_are_let_by(tmp_path):
+    for feature in READER + WRITER:
+        root = tmp_path / feature
+        add = made.file_of(root, "a.parquet", pa.table({"id": [1, 2]}))
+        only_grows = {"delta.appendOnly": "true"} if feature == "appendOnly" else {}
+        needs = made.protocol([feature] if feature in READER else [], [feature])
+        made.commit(root, 0, needs, made.metadata([made.field("id", "long")], **only_grows), add)
+        for number, way in enumerate(WAYS, 1):
+            table, snapshot, changes = changed(root, way)
+            assert table.commit(snapshot, changes, {}) == str(number), feature
+            assert rows_of(table.snapshot())["id"].to_pylist() == [1, 2], feature
 
 
 # --- others ---------------------------------------------------------------------------------------
@@ -355,34 +335,37 @@ def whole_partition(file: TableFile) -> bool:
     return file.constants["p"].as_py() != "a"
 
 
-@pytest.fixture(params=["before the commit", "between check and commit"])
-def at_moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+def let_in(moment: str, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let another program work at the moment that is tested."""
-    if request.param == "before the commit":
-        return lambda work: work()
+    if moment == "before the commit":
+        work()
+        return
+    real = commit.Transaction.attempt
 
-    def later(work: Callable[[], Any]) -> None:
-        real = commit.Transaction.attempt
+    def attempt(self: commit.Transaction, version: int, actions: Any) -> bool:
+        monkeypatch.setattr(commit.Transaction, "attempt", real)
+        work()
+        return real(self, version, actions)
 
-        def attempt(self: commit.Transaction, version: int, actions: Any) -> bool:
-            monkeypatch.setattr(commit.Transaction, "attempt", real)
-            work()
-            return real(self, version, actions)
-
-        monkeypatch.setattr(commit.Transaction, "attempt", attempt)
-
-    return later
+    monkeypatch.setattr(commit.Transaction, "attempt", attempt)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", IN_THE_WAY)
-def test_who_touched_a_file_of_ours_was_faster(tmp_path, at_moment, way, name):
+MOMENTS = ("before the commit", "between check and commit")
+
+
+def with_moments(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Each name and each way, at moments that take turns."""
+    return [(name, way, MOMENTS[(i + j) % 2]) for i, name in enumerate(names) for j, way in enumerate(WAYS)]
+
+
+@pytest.mark.parametrize(("name", "way", "moment"), with_moments(IN_THE_WAY))
+def test_who_touched_a_file_of_ours_was_faster(tmp_path, monkeypatch, name, way, moment):
     root = table_at(tmp_path)
     table, snapshot, changes = changed(root, way)
     if name == "a second add of the same paths" and way == "same-path":
         for file in snapshot.files:  # the other program starts from the old bytes
             os.truncate(file.path, file.size)
-    at_moment(lambda: IN_THE_WAY[name](root))
+    let_in(moment, lambda: IN_THE_WAY[name](root), monkeypatch)
     with pytest.raises(ConflictError, match="nothing was committed"):
         table.commit(snapshot, changes, {})
     assert "parquetBloomCommit" not in str(last_commit(root)) or "second add" in name, "the other commit is the last"
@@ -390,12 +373,11 @@ def test_who_touched_a_file_of_ours_was_faster(tmp_path, at_moment, way, name):
     assert live(root) == wanted.get(name, list(range(200))), "the rows are those of the other commit"
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", BESIDE)
-def test_who_touched_other_files_is_no_conflict(tmp_path, at_moment, way, name):
+@pytest.mark.parametrize(("name", "way", "moment"), with_moments(BESIDE))
+def test_who_touched_other_files_is_no_conflict(tmp_path, monkeypatch, name, way, moment):
     root = table_at(tmp_path)
     table, snapshot, changes = changed(root, way, whole_partition)
-    at_moment(lambda: BESIDE[name](root))
+    let_in(moment, lambda: BESIDE[name](root), monkeypatch)
     assert table.commit(snapshot, changes, {}) == ("4" if name == "two appends" else "3")
     wanted = {
         "append": list(range(300)),
@@ -407,22 +389,17 @@ def test_who_touched_other_files_is_no_conflict(tmp_path, at_moment, way, name):
     assert all(sizes[c.location.path] == c.size for c in changes)
 
 
-def test_a_vacuum_that_took_new_files_is_found(tmp_path):
+def test_new_files_that_a_vacuum_took_or_that_were_cut_are_found(tmp_path):
     root = table_at(tmp_path)
-    table, snapshot, changes = changed(root, "new-path")
+    for way in reversed(WAYS):
+        table, snapshot, changes = changed(root, way)
+        os.truncate(changes[0].location.path, changes[0].size - 1)
+        with pytest.raises(ConflictError, match=r"has \d+ bytes, not \d+ before the commit"):
+            table.commit(snapshot, changes, {})
     vacuum(root)
     with pytest.raises(ConflictError, match="is gone before the commit; nothing was committed"):
         table.commit(snapshot, changes, {})
     assert live(root) == list(range(200))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_file_that_was_cut_is_found(tmp_path, way):
-    root = table_at(tmp_path)
-    table, snapshot, changes = changed(root, way)
-    os.truncate(changes[0].location.path, changes[0].size - 1)
-    with pytest.raises(ConflictError, match=r"has \d+ bytes, not \d+ before the commit"):
-        table.commit(snapshot, changes, {})
 
 
 def test_another_size_of_the_same_path_may_be_the_old_one(tmp_path):
@@ -464,7 +441,6 @@ def test_deltalake_alone_does_not_refuse_after_a_compaction(tmp_path):
 
 def test_deltalake_commits_as_the_next_version_or_not_at_all(tmp_path):
     """What makes check and commit one step."""
-    from deltalake.exceptions import CommitFailedError
 
     write_deltalake(str(tmp_path), ids(0))
     stale = opened(tmp_path)
@@ -476,18 +452,8 @@ def test_deltalake_commits_as_the_next_version_or_not_at_all(tmp_path):
     assert opened(tmp_path).version() == 1
 
 
-@pytest.mark.parametrize(("way", "rows"), [("new-path", 400), ("same-path", 200)])
-def test_a_compaction_by_deltalake_that_is_late_does_not_notice(tmp_path, way, rows):
-    """As it does not notice another compaction either. The day it does, docs/tables-delta.md may say so."""
-    root = table_at(tmp_path)
-    began = opened(root)
-    table, snapshot, changes = changed(root, way)
-    table.commit(snapshot, changes, {})
-    began.optimize.compact()
-    assert len(live(root)) == rows
-
-
 LATE: dict[str, tuple[Callable[[DeltaTable], Any], int, int]] = {  # rows then, after a new path and after the same one
+    "compact": (lambda table: table.optimize.compact(), 400, 200),
     "delete all": (lambda table: table.delete(), 200, 0),
     "overwrite": (lambda table: write_deltalake(table, ids(500, 3), mode="overwrite"), 203, 3),
 }
@@ -505,37 +471,31 @@ REFUSED_LATE: dict[str, Callable[[DeltaTable], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", LATE)
-def test_who_removes_all_by_deltalake_and_is_late_does_not_notice(tmp_path, way, name):
-    """Paths of the old table are removed, which the new one has no more: as after deltalake's own compaction."""
+def test_who_removes_all_by_deltalake_and_is_late_does_not_notice(tmp_path, name):
+    """Paths of the old table are removed, which the new one has no more: as after deltalake's own compaction.
+
+    The day it does, docs/tables-delta.md may say so.
+    """
     act, anew, same = LATE[name]
+    meanwhile: dict[str, tuple[Callable[[Path], Any], int]] = {
+        "new path": (lambda root: second_add(root, "new-path"), anew),
+        "same path": (lambda root: second_add(root, "same-path"), same),
+        "compaction": (lambda root: opened(root).optimize.compact(), anew),
+    }
+    for first, (work, rows) in meanwhile.items():
+        root = table_at(tmp_path, first)
+        began = opened(root)
+        work(root)
+        act(began)
+        assert len(live(root)) == rows, first
+
+
+@pytest.mark.parametrize(("name", "way"), by_turns(REFUSED_LATE, WAYS))
+def test_who_removes_some_by_deltalake_and_is_late_is_refused(tmp_path, name, way):
     root = table_at(tmp_path)
     began = opened(root)
-    table, snapshot, changes = changed(root, way)
-    table.commit(snapshot, changes, {})
-    act(began)
-    assert len(live(root)) == (anew if way == "new-path" else same), "the day it does, docs/tables-delta.md may say so"
-
-
-@pytest.mark.parametrize("name", LATE)
-def test_after_deltalakes_own_compaction_they_do_not_notice_either(tmp_path, name):
-    root = table_at(tmp_path)
-    began = opened(root)
-    opened(root).optimize.compact()
-    LATE[name][0](began)
-    assert len(live(root)) == LATE[name][1]
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", REFUSED_LATE)
-def test_who_removes_some_by_deltalake_and_is_late_is_refused(tmp_path, way, name):
-    from deltalake.exceptions import CommitFailedError
-
-    root = table_at(tmp_path)
-    began = opened(root)
-    table, snapshot, changes = changed(root, way)
-    table.commit(snapshot, changes, {})
+    second_add(root, way)
     with pytest.raises(CommitFailedError):
         REFUSED_LATE[name](began)
     assert live(root) == list(range(200))
@@ -562,22 +522,6 @@ def is_trial(table: DeltaTable) -> bool:
     return "/parquet-bloom-" in table.table_uri
 
 
-def test_an_error_after_the_commit_is_none(tmp_path, monkeypatch):
-    """What comes after the log's file may fail: the log is asked, not the error."""
-    root = table_at(tmp_path)
-    table, snapshot, changes = changed(root, "new-path")
-    real = DeltaTable.create_write_transaction
-
-    def late(self: DeltaTable, *arguments: Any, **named: Any) -> None:
-        real(self, *arguments, **named)
-        if not is_trial(self):
-            raise OSError("the network is down")
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
-    assert table.commit(snapshot, changes, {}) == "2"
-    assert live(root) == list(range(200))
-
-
 @pytest.fixture
 def panic(tmp_path) -> BaseException:
     """A panic of deltalake, which is no Exception."""
@@ -587,14 +531,15 @@ def panic(tmp_path) -> BaseException:
     return caught.value
 
 
-def panicking(panic: BaseException, lands: bool) -> Callable[..., None]:
+def failing(error: BaseException, lands: bool) -> Callable[..., None]:
+    """deltalake's commit, which ends with an error; but not where the spelling of paths is tried."""
     real = DeltaTable.create_write_transaction
 
     def raising(self: DeltaTable, *arguments: Any, **named: Any) -> None:
         if lands or is_trial(self):
             real(self, *arguments, **named)
         if not is_trial(self):
-            raise panic
+            raise error
 
     return raising
 
@@ -603,26 +548,32 @@ def test_a_panic_of_deltalake_is_an_error_of_ours(tmp_path, monkeypatch, panic):
     root = table_at(tmp_path)
     before = sorted(root.rglob("*"))
     with monkeypatch.context() as patched:
-        patched.setattr(DeltaTable, "create_write_transaction", panicking(panic, False))
+        patched.setattr(DeltaTable, "create_write_transaction", failing(panic, False))
         with pytest.raises(StorageError, match="deltalake did not commit: .*; nothing was committed"):
             parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
         assert sorted(root.rglob("*")) == before, "no new file stays"
-        patched.setattr(DeltaTable, "schema", panicking(panic, False))
+        patched.setattr(DeltaTable, "schema", failing(panic, False))
         with pytest.raises(StorageError, match="deltalake does not open it: .*; nothing was committed"):
             parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
-    with monkeypatch.context() as patched:
-        patched.setattr(DeltaTable, "create_write_transaction", panicking(panic, True))
-        assert len(parquet_bloom.add_filters(f"delta:{root}", columns=["id"]).commits) == 1, "the log has it"
-    assert live(root) == list(range(200))
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_who_ends_a_program_is_no_panic(tmp_path, monkeypatch, kind):
+def test_an_error_after_the_commit_is_none(tmp_path, monkeypatch, panic):
+    """What comes after the log's file may fail: the log is asked, not the error."""
     root = table_at(tmp_path)
-    table, snapshot, changes = changed(root, "new-path")
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", panicking(kind(), False))
-    with pytest.raises(kind):
-        table.commit(snapshot, changes, {})
+    for version, error in enumerate((panic, OSError("the network is down")), 2):
+        table, snapshot, changes = changed(root, "new-path")
+        with monkeypatch.context() as patched:
+            patched.setattr(DeltaTable, "create_write_transaction", failing(error, True))
+            assert table.commit(snapshot, changes, {}) == str(version)
+        assert live(root) == list(range(200))
+
+
+def test_who_ends_a_program_is_no_panic(tmp_path, monkeypatch):
+    table, snapshot, changes = changed(table_at(tmp_path), "new-path")
+    for kind in (KeyboardInterrupt, SystemExit):
+        with monkeypatch.context() as patched, pytest.raises(kind):
+            patched.setattr(DeltaTable, "create_write_transaction", failing(kind(), False))
+            table.commit(snapshot, changes, {})
 
 
 def test_what_deltalake_cannot_open_is_refused_before_any_work(tmp_path):
@@ -637,20 +588,15 @@ def test_what_deltalake_cannot_open_is_refused_before_any_work(tmp_path):
     assert parquet_bloom.count(f"delta:{tmp_path}", "id = 1") == 1
 
 
-@pytest.mark.parametrize("dead", [False, True])
-def test_statistics_that_crash_deltalake_never_reach_it(tmp_path, dead):
+def test_statistics_that_crash_deltalake_never_reach_it(tmp_path):
     """deltalake 1.6.6 reads them by recursion, which ended the process of a dry run. It reads dead files' as well."""
     root = table_at(tmp_path)
-    values = dict.fromkeys(DeltaTable(root).metadata().partition_columns, "x")
-    entry = made.add("deep.parquet", values, stats='{"numRecords": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}")
-    version = DeltaTable(root).version()
-    made.commit(root, version + 1, entry)
-    if dead:
-        made.commit(root, version + 2, {"remove": {"path": "deep.parquet", "dataChange": True}})
-    with pytest.raises(TableFormatError, match="'deep.parquet' are nested too deep: deltalake would end the process"):
-        parquet_bloom.add_filters(f"delta:{root}", columns=["id"], dry_run=True)
-    if dead:
-        assert parquet_bloom.count(f"delta:{root}", "id >= 0") == 200
+    entry = made.add("deep.parquet", {"p": "x"}, stats='{"numRecords": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    for version, action in enumerate([entry, {"remove": {"path": "deep.parquet", "dataChange": True}}], 2):
+        made.commit(root, version, action)
+        with pytest.raises(TableFormatError, match="'deep.parquet' are nested too deep: deltalake would end the pr"):
+            parquet_bloom.add_filters(f"delta:{root}", columns=["id"], dry_run=True)
+    assert parquet_bloom.count(f"delta:{root}", "id >= 0") == 200
 
 
 def test_nesting_of_a_wide_schema_is_not_deep():
@@ -660,30 +606,29 @@ def test_nesting_of_a_wide_schema_is_not_deep():
     assert not _is_deep("[" * 200)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_table_that_was_made_anew_is_another(tmp_path, way):
-    root = table_at(tmp_path)
-    table, snapshot, changes = changed(root, way)
-    shutil.move(root / "_delta_log", tmp_path / "old log")
+def made_anew(root: Path) -> None:
+    """Another table in the folder, of the ids 500 to 699."""
+    shutil.move(root / "_delta_log", root.parent / f"old log of {root.name}")
     for first in (500, 600):
         write_deltalake(root.as_uri(), ids(first), mode="append", partition_by=["p"])
-    for _ in range(2):
-        with pytest.raises(ConflictError, match="a table with another id there: .*; nothing was committed"):
-            table.commit(snapshot, changes, {})
-    assert live(root) == list(range(500, 700))
-    assert parquet_bloom.count(f"delta:{root}") == 200
-    assert table.snapshot().identity != snapshot.identity
+
+
+def test_a_table_that_was_made_anew_is_another(tmp_path):
+    for way in WAYS:
+        root = table_at(tmp_path, way)
+        table, snapshot, changes = changed(root, way)
+        made_anew(root)
+        for _ in range(2):
+            with pytest.raises(ConflictError, match="a table with another id there: .*; nothing was committed"):
+                table.commit(snapshot, changes, {})
+        assert live(root) == list(range(500, 700))
+        assert parquet_bloom.count(f"delta:{root}") == 200
+        assert table.snapshot().identity != snapshot.identity
 
 
 def test_a_table_that_is_made_anew_while_filters_are_built(tmp_path):
     root, done = table_at(tmp_path), []
-
-    def anew(_: parquet_bloom.Progress) -> None:
-        if not done:
-            done.append(shutil.move(root / "_delta_log", tmp_path / "old log"))
-            for first in (500, 600):
-                write_deltalake(root.as_uri(), ids(first), mode="append", partition_by=["p"])
-
+    anew = lambda _: done or done.append(made_anew(root))  # noqa: E731
     report = parquet_bloom.add_filters(f"delta:{root}", columns=["id"], progress=anew)
     assert done
     assert [(one.version, one.files) for one in report.commits] == [("2", 4)], "the files of the new table have them"
@@ -693,8 +638,6 @@ def test_a_table_that_is_made_anew_while_filters_are_built(tmp_path):
 @pytest.mark.parametrize(("threads", "steps"), [(4, 4), pytest.param(8, 12, marks=pytest.mark.more)])
 def test_commits_side_by_side_keep_all_rows(tmp_path, threads, steps):
     """Threads put new versions in place, append and delete; who is refused starts anew from the table as it is."""
-    from deltalake.exceptions import CommitFailedError
-
     root = table_at(tmp_path)
     done: list[str] = []
     gone: set[int] = set()
@@ -793,10 +736,8 @@ def test_other_storages_are_read_and_not_written(tmp_path):
             file.relative for file in delta.open_delta(str(root), None).snapshot().files
         )
         [first, *_] = snapshot.files
-        for work in (
-            lambda: table.commit_modes(snapshot),
-            lambda: table.commit(snapshot, [Change(first, first, 9, 1)], {}),
-        ):
+        no_change = [Change(first, first, 9, 1)]
+        for work in (lambda: table.commit_modes(snapshot), lambda: table.commit(snapshot, no_change, {})):
             with pytest.raises(RequestError, match="on local disks and S3 alone"):
                 work()
     finally:
@@ -834,15 +775,20 @@ def test_a_table_on_s3(store, bucket):
     assert delta.open_delta(f"{bucket}/a table/t", "0", store.filesystem).snapshot().version == "0"
 
 
-def test_on_s3_a_version_is_made_only_if_there_is_none(store, bucket):
-    """Another commit arrives after deltalake looked and before its own is sent: the store's condition holds it back."""
-    uri = f"s3://{bucket}/t"
-    write_deltalake(uri, ids(0), storage_options=options_of(store))
+def begun_on_s3(store: ObjectStore, bucket: str) -> tuple[Table, Snapshot, Change]:
+    """A table on a store, and a copy of its one file that is to take that one's place."""
+    write_deltalake(f"s3://{bucket}/t", ids(0), storage_options=options_of(store))
     table = delta.open_delta(f"{bucket}/t", None, store.filesystem)
     snapshot = table.snapshot()
     [file] = snapshot.files
     to = table.new_location(file)
     store.put(to.path, store.get(file.path))
+    return table, snapshot, Change(file, to, file.size, 1)
+
+
+def test_on_s3_a_version_is_made_only_if_there_is_none(store, bucket):
+    """Another commit arrives after deltalake looked and before its own is sent: the store's condition holds it back."""
+    table, snapshot, change = begun_on_s3(store, bucket)
     other = json.dumps(made.add("other.parquet", stats={"numRecords": 1}))
     version = f"t/_delta_log/{1:020d}.json"
     met: list[str] = []
@@ -853,32 +799,23 @@ def test_on_s3_a_version_is_made_only_if_there_is_none(store, bucket):
             store.put(f"{bucket}/{version}", other.encode())
 
     store.wire.before = another
-    try:
-        assert table.commit(snapshot, [Change(file, to, file.size, 1)], {}) == "2"
-    finally:
-        store.wire.before = None
+    assert table.commit(snapshot, [change], {}) == "2"
+    store.wire.before = None
     assert met, "the other commit came in between"
     assert store.get(f"{bucket}/{version}") == other.encode(), "it was not overwritten"
-    assert sorted(f.relative for f in table.snapshot().files) == sorted(["other.parquet", to.path.rsplit("/")[-1]])
+    ours = change.location.path.rsplit("/")[-1]
+    assert sorted(f.relative for f in table.snapshot().files) == sorted(["other.parquet", ours])
 
 
 def test_a_store_that_fails_leaves_the_question_open(store, bucket):
-    uri = f"s3://{bucket}/t"
-    write_deltalake(uri, ids(0), storage_options=options_of(store))
-    table = delta.open_delta(f"{bucket}/t", None, store.filesystem)
-    snapshot = table.snapshot()
-    [file] = snapshot.files
-    to = table.new_location(file)
-    store.put(to.path, store.get(file.path))
+    table, snapshot, change = begun_on_s3(store, bucket)
 
     def broken(request: Any) -> None:
         if request.method == "PUT" and "_delta_log" in request.path:
             raise OSError("the store fails")
 
     store.wire.before = broken
-    try:
-        with pytest.raises(UnknownCommitError, match="it is not known whether the commit landed"):
-            table.commit(snapshot, [Change(file, to, file.size, 1)], {})
-    finally:
-        store.wire.before = None
-    assert s3_ids(store, uri) == list(range(100))
+    with pytest.raises(UnknownCommitError, match="it is not known whether the commit landed"):
+        table.commit(snapshot, [change], {})
+    store.wire.before = None
+    assert s3_ids(store, f"s3://{bucket}/t") == list(range(100))

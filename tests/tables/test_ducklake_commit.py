@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +19,10 @@ import pytest
 from support.duckdb_process import packages
 from support.ducklake_tables import NOTHING_INLINED, REQUIRED, DuckLakeError, Lake, live_rows, sorted_rows
 from support.object_store import serving
+from support.repeats import first_then_more
 
 import parquet_bloom
+from parquet_bloom.cli import run
 from parquet_bloom.errors import (
     ConflictError,
     ParquetBloomError,
@@ -79,10 +82,23 @@ print(len(parquet_bloom.add_filters(f"ducklake:{catalog}/main.t", columns=["id"]
 """
 
 
+CLEAN_UP = "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)"
+TAKE_ORPHANS = "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)"
+REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)"
+MERGE = "CALL ducklake_merge_adjacent_files('lake')"
+
+
 def opened(lake: Lake) -> tuple[DuckLakeTable, Snapshot]:
     lake.release()
     table = open_ducklake(lake.name(), None, TableAccess(None, lake.allow_roots, bool(lake.allow_roots)))
     return table, table.snapshot()
+
+
+def begun(lake: Lake, *statements: str) -> tuple[DuckLakeTable, Snapshot, list[Change]]:
+    """A table that these statements make, as we have it, and new versions of its files."""
+    lake.sql(NOTHING_INLINED, *(statements or WITH_DELETES))
+    table, snapshot = opened(lake)
+    return table, snapshot, with_filters(table, snapshot)
 
 
 def with_filters(table: DuckLakeTable, snapshot: Snapshot) -> list[Change]:
@@ -156,36 +172,30 @@ def test_cleaning_up_deletes_the_old_files_and_no_other(lake):
     lake.sql(NOTHING_INLINED, *WITH_DELETES)
     before = rows_of_all_snapshots(lake)
     changes = changed(lake)
-    cleaned = {row[0] for row in lake.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")}
+    cleaned = {row[0] for row in lake.sql(CLEAN_UP)}
     assert {change.file.path for change in changes} <= cleaned
     assert not any(Path(change.file.path).exists() for change in changes)
-    assert lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)") == [], "no file is a stranger"
+    assert lake.sql(TAKE_ORPHANS) == [], "no file is a stranger"
     assert rows_of_all_snapshots(lake) == before
     changed(lake)
-    lake.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    lake.sql(CLEAN_UP)
     assert rows_of_all_snapshots(lake) == before
 
 
 def test_files_are_merged_rewritten_and_expired_after_a_commit(lake):
-    lake.sql(
-        NOTHING_INLINED,
-        "CREATE TABLE t (id INT)",
-        *[f"INSERT INTO t SELECT * FROM range({k * 9}, {k * 9 + 9})" for k in range(4)],
-    )
+    inserts = [f"INSERT INTO t SELECT * FROM range({k * 9}, {k * 9 + 9})" for k in range(4)]
+    lake.sql(NOTHING_INLINED, "CREATE TABLE t (id INT)", *inserts)
     changed(lake)
-    assert lake.sql("CALL ducklake_merge_adjacent_files('lake')")
+    assert lake.sql(MERGE)
     assert lake.sql("SELECT count(*), count(DISTINCT id) FROM t") == [[36, 36]]
     changed(lake)  # of a file that serves several snapshots
-    lake.sql("DELETE FROM t WHERE id % 3 = 0", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
+    lake.sql("DELETE FROM t WHERE id % 3 = 0", REWRITE)
     changed(lake)
-    lake.sql(
-        "CALL ducklake_expire_snapshots('lake', older_than => now())",
-        "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)",
-    )
+    lake.sql("CALL ducklake_expire_snapshots('lake', older_than => now())", CLEAN_UP)
     assert lake.sql("SELECT count(*), count(DISTINCT id) FROM t") == [[24, 24]]
     folder = lake.data / "main" / "t"
     assert {str(path) for path in folder.rglob("*.parquet")} >= {file.path for file in opened(lake)[1].files}
-    assert lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)") == []
+    assert lake.sql(TAKE_ORPHANS) == []
 
 
 def test_partitioned_files_stay_in_their_folders(small):
@@ -207,7 +217,7 @@ def test_added_files_get_filters_too(small, tmp_path):
     small.sql(f"CALL ducklake_add_data_files('lake', 't', '{outside}/x.parquet', hive_partitioning => true)")
     [change] = changed(small)
     assert Path(change.location.path).parent == outside
-    small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    small.sql(CLEAN_UP)
     assert [path.name for path in outside.iterdir()] == [Path(change.location.path).name]
 
 
@@ -254,7 +264,7 @@ OTHERS = {
     "many deletes": ("DELETE FROM t WHERE id < 400", "deleted rows of it"),
     "all deleted": ("DELETE FROM t", "took it out of the table|deleted rows of it"),
     "update": ("UPDATE t SET s = 'other' WHERE id < 300", "deleted rows of it"),
-    "rewrite": ("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)", "took it out of the table"),
+    "rewrite": (REWRITE, "took it out of the table"),
     "dropped": ("DROP TABLE t", "took it out of the table"),
 }
 
@@ -280,9 +290,7 @@ def test_a_commit_that_is_too_late_changes_nothing(small, other, inlining):
 
 
 def test_inserts_and_new_columns_are_no_conflict(lake):
-    lake.sql(NOTHING_INLINED, *WITH_DELETES)
-    table, snapshot = opened(lake)
-    changes = with_filters(table, snapshot)
+    table, snapshot, changes = begun(lake)
     lake.sql(
         "INSERT INTO t SELECT 9000, 'late' FROM range(50)",
         "ALTER TABLE t ADD COLUMN more INT",
@@ -308,18 +316,18 @@ def test_of_two_commits_the_second_is_refused(lake):
     assert rows_of_all_snapshots(lake) == before
 
 
-@pytest.mark.parametrize("journal", ["delete", "wal"])
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM t WHERE id < 400",
-        "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
-        pytest.param("UPDATE t SET s = 'z' WHERE id < 300", marks=pytest.mark.more),
-        pytest.param("INSERT INTO t SELECT i, 'late' FROM range(9000, 9100) r(i)", marks=pytest.mark.more),
-        pytest.param("CALL ducklake_merge_adjacent_files('lake')", marks=pytest.mark.more),
-    ],
-)
-def test_of_ducklakes_open_transaction_and_ours_one_lands(small, monkeypatch, journal, statement):
+IN_A_TRANSACTION = [
+    "DELETE FROM t WHERE id < 400",
+    REWRITE,
+    "UPDATE t SET s = 'z' WHERE id < 300",
+    "INSERT INTO t SELECT i, 'late' FROM range(9000, 9100) r(i)",
+    MERGE,
+]
+
+
+@pytest.mark.parametrize("case", first_then_more(product(IN_A_TRANSACTION, ("delete", "wal")), 4), ids=str)
+def test_of_ducklakes_open_transaction_and_ours_one_lands(small, monkeypatch, case):
+    statement, journal = case
     small.sql(NOTHING_INLINED, *WITH_DELETES, "INSERT INTO t SELECT 7000, ''", "INSERT INTO t SELECT 7001, ''")
     with sqlite3.connect(small.release().catalog) as catalog:
         catalog.execute(f"PRAGMA journal_mode = {journal}")
@@ -346,9 +354,7 @@ def test_of_ducklakes_open_transaction_and_ours_one_lands(small, monkeypatch, jo
 
 
 def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, monkeypatch):
-    small.sql(NOTHING_INLINED, *WITH_DELETES)
-    table, snapshot = opened(small)
-    changes = with_filters(table, snapshot)
+    table, snapshot, changes = begun(small)
     monkeypatch.setattr("parquet_bloom.tables.ducklake.databases._WAIT", 0.2)
     other = subprocess.Popen(
         [sys.executable, "-c", BUSY, small.catalog], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -365,9 +371,7 @@ def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, 
     assert all(marked(small))
 
 
-@pytest.mark.parametrize(
-    "statement", ["DELETE FROM t WHERE id BETWEEN 200 AND 204", "CALL ducklake_merge_adjacent_files('lake')"]
-)
+@pytest.mark.parametrize("statement", ["DELETE FROM t WHERE id BETWEEN 200 AND 204", MERGE])
 def test_a_catalog_in_sqlite_that_a_transaction_of_this_process_has_open_is_refused(small, statement):
     """Both commits landed there, and a clean-up then deleted live files."""
     small.sql(NOTHING_INLINED, *WITH_DELETES, "INSERT INTO t SELECT i, '' FROM range(7000, 7100) r(i)")
@@ -384,7 +388,7 @@ def test_a_catalog_in_sqlite_that_a_transaction_of_this_process_has_open_is_refu
     assert done.stdout.count(refused) == 2, done.stdout
     assert done.stdout.endswith("1 commits\n")
     assert (sorted_rows(small.answer("FROM t")) == before) == ("DELETE" not in statement)
-    small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    small.sql(CLEAN_UP)
     assert small.sql("SELECT count(*) FROM t")[0][0] == len(before) - 5 * ("DELETE" in statement)
 
 
@@ -400,7 +404,7 @@ def test_a_file_that_was_added_twice_is_not_scheduled_while_a_row_names_it(small
         name = f"ducklake:{small.name(f'main.{table}')}"
         done = parquet_bloom.add_filters(name, columns=["id"], allow_roots=small.folder, force=True)
         assert len(done.commits) == 1
-        small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+        small.sql(CLEAN_UP)
         assert small.sql("SELECT count(*) FROM t")[0][0] == 2000
         assert small.sql("SELECT count(*) FROM u")[0][0] == 1000
     assert not path.exists(), "no row names it any more"
@@ -419,12 +423,9 @@ def test_a_catalog_that_another_process_has_open_says_so(tmp_path):
 
 
 def test_a_run_that_was_killed_before_its_commit_leaves_the_table_as_it_was(lake):
-    lake.sql(NOTHING_INLINED, *WITH_DELETES)
-    before = rows_of_all_snapshots(lake)
-    table, snapshot = opened(lake)
-    left = {change.location.path for change in with_filters(table, snapshot)}
-    assert rows_of_all_snapshots(lake) == before
-    assert {row[0] for row in lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")} == left
+    _, _, changes = begun(lake)
+    assert len(live_rows(opened(lake)[1])) == 1399
+    assert {row[0] for row in lake.sql(TAKE_ORPHANS)} == {change.location.path for change in changes}
     changed(lake)
 
 
@@ -503,46 +504,38 @@ def test_a_journal_that_names_another_file_deletes_nothing(tmp_path):
     parquet_bloom.add_filters(f"ducklake:{catalog}/main.t", columns=["id"])
 
 
-@pytest.mark.parametrize("name", ["meta.sqlite-journal", "meta.sqlite"])
-def test_a_pipe_in_the_place_of_a_catalogs_file_is_not_waited_for(tmp_path, name):
+def test_a_pipe_in_the_place_of_a_catalogs_file_is_not_waited_for(tmp_path, capsys):
     catalog = half_written(tmp_path)
-    (tmp_path / name).unlink()
-    os.mkfifo(tmp_path / name)
-    done = subprocess.run(
-        [sys.executable, "-m", "parquet_bloom", "inspect", f"ducklake:{catalog}/main.t"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert f"{tmp_path / name}: is no " in done.stderr
+    for name in ("meta.sqlite-journal", "meta.sqlite"):
+        (tmp_path / name).unlink()
+        os.mkfifo(tmp_path / name)
+        assert run(["inspect", f"ducklake:{catalog}/main.t"]) == 2
+        assert f"{tmp_path / name}: is no " in capsys.readouterr().err
 
 
 def test_what_was_cleaned_away_before_the_commit_is_not_committed(small):
-    small.sql(NOTHING_INLINED, *WITH_DELETES)
-    table, snapshot = opened(small)
-    changes = with_filters(table, snapshot)
-    small.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")
+    table, snapshot, changes = begun(small)
+    small.sql(TAKE_ORPHANS)
     small.release()
     with pytest.raises(StorageError, match="is not there, where a file of"):
         table.commit(snapshot, changes, {})
     assert len(live_rows(opened(small)[1])) == 1399
 
 
-@pytest.mark.parametrize("statement", ["UPDATE", "INSERT", "COMMIT"])
-def test_a_database_that_fails_commits_nothing(lake, monkeypatch, statement):
-    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+def test_a_database_that_fails_commits_nothing(lake, monkeypatch):
+    table, snapshot, changes = begun(lake)
     before = rows_of_all_snapshots(lake)
-    table, snapshot = opened(lake)
-    changes = with_filters(table, snapshot)
+    lake.release()
     run = Queries.run
+    for statement in ("UPDATE", "INSERT", "COMMIT"):
 
-    def failing(self, sql, values=()):
-        if sql.startswith(statement):
-            raise StorageError(lake.catalog, "disk I/O error")
-        return run(self, sql, values)
+        def failing(self, sql, values=(), statement=statement):
+            if sql.startswith(statement):
+                raise StorageError(lake.catalog, "disk I/O error")
+            return run(self, sql, values)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Queries, "run", failing)
-        with pytest.raises(StorageError, match="disk I/O error"):
+        with monkeypatch.context() as patch, pytest.raises(StorageError, match="disk I/O error"):
+            patch.setattr(Queries, "run", failing)
             table.commit(snapshot, changes, {})
     assert rows_of_all_snapshots(lake) == before
 
@@ -580,9 +573,7 @@ def test_a_commit_that_landed_is_told_from_one_that_did_not(small, monkeypatch):
 
 
 def test_changes_that_would_not_be_found_again_are_refused(small, tmp_path):
-    small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
-    table, snapshot = opened(small)
-    [change] = with_filters(table, snapshot)
+    table, snapshot, [change] = begun(small, "CREATE TABLE t AS SELECT * FROM range(9)")
     with pytest.raises(RequestError, match="does not change in place"):
         table.commit(snapshot, [change._replace(location=snapshot.files[0])], {})
     elsewhere = replace(change.location, path=str(tmp_path / "x.parquet"))

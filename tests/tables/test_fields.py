@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement, Type
 from parquet_bloom.format.statistics import domain_of
@@ -23,13 +22,12 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize("name", TYPES)
-def test_leaves_have_the_paths_and_the_order_of_parquet(name: str) -> None:
-    kind, paths, domain = TYPES[name]
-    leaves = leaves_of([Field("first", pa.int8()), Field("x", kind)])
-    assert [leaf.path for leaf in leaves[1:]] == paths, "names in a predicate are looked up by these"
-    assert [leaf.index for leaf in leaves] == list(range(len(leaves))), "an index is a position among them"
-    assert domain_of(leaves[1]) == domain, "bounds of the log are places in this order"
+def test_leaves_have_the_paths_and_the_order_of_parquet() -> None:
+    for name, (kind, paths, domain) in TYPES.items():
+        leaves = leaves_of([Field("first", pa.int8()), Field("x", kind)])
+        assert [leaf.path for leaf in leaves[1:]] == paths, f"{name}: names in a predicate are looked up by these"
+        assert [leaf.index for leaf in leaves] == list(range(len(leaves))), "an index is a position among them"
+        assert domain_of(leaves[1]) == domain, f"{name}: bounds of the log are places in this order"
 
 
 def test_a_struct_without_fields_has_no_leaves() -> None:
@@ -51,5 +49,4 @@ def test_a_required_field_stays_required() -> None:
 
 def test_what_the_log_says_is_no_part_of_a_files_identity() -> None:
     bare, told = TableFile("a/b"), TableFile("a/b", rows=3, constants={"p": pa.scalar(1)})
-    assert bare == told, "a file is one file, whatever is known of it"
-    assert len({bare, told}) == 1, "and one key in a table of results"
+    assert {bare} == {told}, "a file is one file, whatever is known of it, and one key in a table of results"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import os
 import random
 import shutil
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
@@ -50,11 +54,13 @@ from support.iceberg_tables import (
     rows_of,
     scanned,
 )
+from support.repeats import by_turns
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, TableFile
+from parquet_bloom.tables.iceberg.table import open_iceberg
 
 WAYS = ["same-path", "new-path"]
 
@@ -76,11 +82,11 @@ def replaced(ours: Any, file: TableFile) -> Change:
     return Change(file, place, size, int.from_bytes(Path(place.path).read_bytes()[-8:-4], "little"))
 
 
-def begun(warehouse: Warehouse) -> tuple[Any, Snapshot, Change]:
-    """The table as we have it, and a copy of its first file that is to take that one's place."""
-    ours = warehouse.open()
+def begun(warehouse: Warehouse, way: str = "new-path", name: str = "ns.t") -> tuple[Any, Snapshot, Change]:
+    """The table as we have it, and a new version of its first file that is to take that one's place."""
+    ours = warehouse.open(name)
     snapshot = ours.snapshot()
-    return ours, snapshot, replaced(ours, snapshot.files[0])
+    return ours, snapshot, changed(ours, snapshot.files[0], way)
 
 
 def changed(ours: Any, file: TableFile, way: str) -> Change:
@@ -104,15 +110,38 @@ def files_of(table: Table) -> set[str]:
     return {str(path) for path in root.rglob("*") if path.is_file()}
 
 
+def lists_of(table: Table) -> int:
+    """How many lists of manifests lie there: one a snapshot, unless an attempt left its own."""
+    return sum("/snap-" in name for name in files_of(table))
+
+
+Patch = pytest.MonkeyPatch
+
+
+def meanwhile(patch: Patch, work: Callable[[], Any], each_time: bool = False) -> None:
+    """Let another program work when our manifests are written and before the catalog is asked."""
+    commit_table, done = SqlCatalog.commit_table, []
+
+    def late(self: Any, *arguments: Any) -> Any:
+        if each_time or not done:
+            done.append(True)
+            with patch.context() as inner:
+                inner.setattr(SqlCatalog, "commit_table", commit_table)
+                work()
+        return commit_table(self, *arguments)
+
+    patch.setattr(SqlCatalog, "commit_table", late)
+
+
+QUICK = {"commit.retry.min-wait-ms": "1"}
+
+
 # --- what is kept ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("way", "version"), [(WAYS[0], 1), (WAYS[1], 2)])
 def test_no_row_changes_and_the_log_says_the_new_sizes(warehouse: Warehouse, way: str, version: int) -> None:
-    table = warehouse.create(SCHEMA, version=version)
-    for i in range(3):
-        append(table, rows_of(*range(100 * i, 100 * i + 100)))
+    table = warehouse.filled(*(rows_of(*range(i, i + 100)) for i in (0, 100, 200)), version=version)
     before, old = scanned(table), table.current_snapshot().snapshot_id
     ours = warehouse.open()
     snapshot = ours.snapshot()
@@ -133,12 +162,9 @@ def test_no_row_changes_and_the_log_says_the_new_sizes(warehouse: Warehouse, way
 
 
 def test_a_file_that_keeps_its_path_keeps_its_entry(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
-    [old] = entries(table)
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    ours.commit(snapshot, [grown(snapshot.files[0])], {})
+    [old] = entries(warehouse.filled(rows_of(1, 2)))
+    ours, snapshot, change = begun(warehouse, "same-path")
+    ours.commit(snapshot, [change], {})
     [new] = entries(warehouse.load())
     assert new.status == ManifestEntryStatus.EXISTING
     assert (new.snapshot_id, new.sequence_number, new.file_sequence_number) == (old.snapshot_id, 1, 1)
@@ -146,33 +172,29 @@ def test_a_file_that_keeps_its_path_keeps_its_entry(warehouse: Warehouse) -> Non
 
 def test_a_file_on_a_new_path_is_added_with_the_old_data_sequence_number(warehouse: Warehouse) -> None:
     table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
+    append(table, rows_of(*range(50)), row_group_size=10)
     append(table, rows_of(3, 4))
     ours = warehouse.open()
     snapshot = ours.snapshot()
     file = next(f for f in snapshot.files if f.entry.sequence == 1)
     change = replaced(ours, file)
     ours.commit(snapshot, [change], {})
-    new = next(e for e in entries(warehouse.load()) if e.data_file.file_path.endswith(change.location.path))
+    log = warehouse.load()
+    new = next(e for e in entries(log) if e.data_file.file_path.endswith(change.location.path))
     assert (new.status, new.sequence_number, new.file_sequence_number) == (ManifestEntryStatus.ADDED, 1, 3)
     assert new.data_file.file_path == f"file://{change.location.path}", "written as the old one was"
-    log = warehouse.load()
-    gone = [
-        e
-        for m in log.current_snapshot().manifests(log.io)
-        for e in m.fetch_manifest_entry(log.io, discard_deleted=False)
-        if e.status == ManifestEntryStatus.DELETED
-    ]
-    assert [e.data_file.file_path for e in gone] == [file.entry.path]
-    assert gone[0].snapshot_id == log.current_snapshot().snapshot_id, "expiry then knows whose file it is"
+    footer = pq.read_metadata(change.location.path)
+    firsts = [footer.row_group(i).column(0) for i in range(5)]
+    starts = [c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in firsts]
+    assert new.data_file.split_offsets == starts
+    now = log.current_snapshot()
+    told = [e for m in now.manifests(log.io) for e in m.fetch_manifest_entry(log.io, discard_deleted=False)]
+    [gone] = [e for e in told if e.status == ManifestEntryStatus.DELETED]
+    assert gone.data_file.file_path == file.entry.path
+    assert gone.snapshot_id == now.snapshot_id, "expiry then knows whose file it is"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_partitions_of_all_types_and_specs_are_carried_over(warehouse: Warehouse, way: str) -> None:
-    import datetime as dt
-    import uuid
-    from decimal import Decimal
-
+def test_partitions_of_all_types_and_specs_are_carried_over(warehouse: Warehouse) -> None:
     kinds = [
         ("d", DoubleType(), 13.532769044376774, IdentityTransform()),
         ("when", TimestampType(), dt.datetime(1969, 5, 6, 7), DayTransform()),
@@ -184,46 +206,31 @@ def test_partitions_of_all_types_and_specs_are_carried_over(warehouse: Warehouse
         ("id", LongType(), -5, TruncateTransform(10)),
     ]
     schema = Schema(*[NestedField(i + 1, name, kind) for i, (name, kind, _, _) in enumerate(kinds)])
-    spec = PartitionSpec(
-        *[PartitionField(i + 1, 1000 + i, how, f"p_{name}") for i, (name, _, _, how) in enumerate(kinds)]
-    )
-    table = warehouse.create(schema, partition_spec=spec)
+    parts = [PartitionField(i + 1, 1000 + i, how, f"p_{name}") for i, (name, _, _, how) in enumerate(kinds)]
     row = {name: value for name, _, value, _ in kinds}
-    append(table, [row, dict.fromkeys(row)])
+    table = warehouse.filled([row, dict.fromkeys(row)], schema=schema, partition_spec=PartitionSpec(*parts))
     with table.update_spec() as change:
         change.remove_field("p_d")
         change.add_field("day", BucketTransform(3), "other")
     append(table, [row])
     ours = warehouse.open()
-    snapshot = ours.snapshot()
-    before = sorted(told_partition(file) for file in snapshot.files)
-    ours.commit(snapshot, [changed(ours, file, way) for file in snapshot.files[1:]], {})
-    after = warehouse.read()
-    assert sorted(told_partition(file) for file in after.files) == before
-    assert by_text(live_rows(after)) == by_text(live_rows(snapshot))
-    assert len({file.entry.partition[0] for file in after.files}) == 2, "each file stays in its spec"
+    for way in WAYS:
+        snapshot = ours.snapshot()
+        before = sorted(map(told_partition, snapshot.files))
+        ours.commit(snapshot, [changed(ours, file, way) for file in snapshot.files[1:]], {})
+        after = warehouse.read()
+        assert sorted(map(told_partition, after.files)) == before
+        assert by_text(live_rows(after)) == by_text(live_rows(snapshot))
+        assert len({file.entry.partition[0] for file in after.files}) == 2, "each file stays in its spec"
 
 
 def told_partition(file: TableFile) -> str:
     return repr((file.entry.partition, file.constants, sorted(file.bounds.items()), file.buckets))
 
 
-def test_offsets_of_row_groups_are_those_of_the_new_file(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(50)), row_group_size=10)
-    ours, snapshot, change = begun(warehouse)
-    ours.commit(snapshot, [change], {})
-    import pyarrow.parquet as pq
-
-    metadata = pq.read_metadata(change.location.path)
-    firsts = [metadata.row_group(i).column(0) for i in range(5)]
-    starts = [c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in firsts]
-    assert entries(warehouse.load())[0].data_file.split_offsets == starts
-
-
 def test_both_ways_and_removal_go_into_one_table(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
-    append(table, rows_of(1, 2, name="a") + rows_of(3, name="b") + rows_of(4, name="c"))
+    rows = rows_of(1, 2, name="a") + rows_of(3, name="b") + rows_of(4, name="c")
+    table = warehouse.filled(rows, partition_spec=BY_NAME)
     before = scanned(table)
     ours = warehouse.open()
     first = ours.snapshot()
@@ -241,32 +248,28 @@ def test_both_ways_and_removal_go_into_one_table(warehouse: Warehouse) -> None:
 
 
 def test_a_named_file_is_not_moved_even_if_asked(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(10)))
+    table = warehouse.filled(rows_of(*range(10)))
     [entry] = entries(table)
     add_deletes(table, position_deletes(table, {entry.data_file.file_path: [1]}, entry.data_file))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
+    ours, snapshot, change = begun(warehouse)
     with pytest.raises(ConflictError, match="by its path"):
-        ours.commit(snapshot, [replaced(ours, snapshot.files[0])], {})
+        ours.commit(snapshot, [change], {})
     assert len(scanned(table)) == 9
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_equality_deletes_apply_to_the_new_version_as_to_the_old(warehouse: Warehouse, way: str) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2, 3))
+def test_equality_deletes_apply_to_the_new_version_as_to_the_old(warehouse: Warehouse) -> None:
+    table = warehouse.filled(rows_of(1, 2, 3))
     [entry] = entries(table)
     add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [2]}), entry.data_file))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    assert {w.default for w in ours.commit_modes(snapshot).values()} == {"new-path"}
-    ours.commit(snapshot, [changed(ours, snapshot.files[0], way)], {})
-    [file] = warehouse.read().files
-    assert file.deletes is not None, "the deletes are still newer than the file"
-    assert file.deletes.equality == snapshot.files[0].deletes.equality
-    [deletes] = entries(warehouse.load(), DataFileContent.EQUALITY_DELETES)
-    assert deletes.sequence_number == 2
+    for way in WAYS:
+        ours, snapshot, change = begun(warehouse, way)
+        assert {w.default for w in ours.commit_modes(snapshot).values()} == {"new-path"}
+        ours.commit(snapshot, [change], {})
+        [file] = warehouse.read().files
+        assert file.deletes is not None, "the deletes are still newer than the file"
+        assert file.deletes.equality == snapshot.files[0].deletes.equality
+        [deletes] = entries(warehouse.load(), DataFileContent.EQUALITY_DELETES)
+        assert deletes.sequence_number == 2
 
 
 @pytest.mark.more
@@ -317,12 +320,9 @@ def first_of(table: Table) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize(("other", "way"), [*by_turns(OTHERS, WAYS), ("position deletes", "new-path")])
 def test_another_commit_came_first(warehouse: Warehouse, other: str, way: str) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(10)))
-    append(table, rows_of(60))
+    table = warehouse.filled(rows_of(*range(10)), rows_of(60))
     ours = warehouse.open()
     snapshot = ours.snapshot()
     file = next(f for f in snapshot.files if f.rows == 10)
@@ -341,100 +341,60 @@ def test_another_commit_came_first(warehouse: Warehouse, other: str, way: str) -
     assert by_text(live_rows(warehouse.read())) == after
 
 
-def test_a_commit_in_the_middle_of_ours_is_met_by_another_attempt(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other lands when our manifests are written and before the catalog is asked."""
-    table = warehouse.create(SCHEMA, properties={"commit.retry.min-wait-ms": "1"})
-    append(table, rows_of(*range(10)))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    before = SqlCatalog.commit_table
-    landed = []
-
-    def slow(self: Any, *arguments: Any) -> Any:
-        if not landed:
-            landed.append(True)
-            append(warehouse.load(), rows_of(77))
-        return before(self, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", slow)
-    ours.commit(snapshot, [replaced(ours, snapshot.files[0])], {})
-    monkeypatch.undo()
+def test_a_commit_in_the_middle_of_ours_is_met_by_another_attempt(warehouse: Warehouse, monkeypatch: Patch) -> None:
+    table = warehouse.filled(rows_of(*range(10)), properties=QUICK)
+    ours, snapshot, change = begun(warehouse)
+    with monkeypatch.context() as patch:
+        meanwhile(patch, lambda: append(warehouse.load(), rows_of(77)))
+        ours.commit(snapshot, [change], {})
     assert [s.summary.operation.value for s in warehouse.load().snapshots()] == ["append", "append", "replace"]
     assert len(scanned(table)) == 11
-    lists = [name for name in files_of(table) if "/snap-" in name]
-    assert len(lists) == 3, "what the first attempt wrote is gone"
+    assert lists_of(table) == 3, "what the first attempt wrote is gone"
 
 
-def test_a_delete_in_the_middle_of_ours_ends_it(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = warehouse.create(SCHEMA, properties={"commit.retry.min-wait-ms": "1"})
-    append(table, rows_of(*range(10)))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    before = SqlCatalog.commit_table
-    landed = []
-
-    def slow(self: Any, *arguments: Any) -> Any:
-        if not landed:
-            landed.append(True)
-            warehouse.load().delete("id < 5")
-        return before(self, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", slow)
-    with pytest.raises(ConflictError):
-        ours.commit(snapshot, [replaced(ours, snapshot.files[0])], {})
-    assert len(scanned(table)) == 5
-    assert len([name for name in files_of(table) if "/snap-" in name]) == len(warehouse.load().snapshots())
-
-
-def test_who_is_always_late_gives_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = warehouse.create(SCHEMA, properties={"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
-    append(table, rows_of(*range(10)))
+def test_who_lost_rows_meanwhile_or_is_always_late_gives_up(warehouse: Warehouse, monkeypatch: Patch) -> None:
+    table = warehouse.filled(rows_of(*range(10)), properties={**QUICK, "commit.retry.num-retries": "1"})
     ours, snapshot, change = begun(warehouse)
-    before = SqlCatalog.commit_table
-
-    def slow(self: Any, *arguments: Any) -> Any:
-        with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(SqlCatalog, "commit_table", before)
-            append(warehouse.load(), rows_of(77))
-        return before(self, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", slow)
-    with pytest.raises(ConflictError, match="other commits came first each time; try again"):
-        ours.commit(snapshot, [change], {})
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        meanwhile(patch, lambda: append(warehouse.load(), rows_of(77)), each_time=True)
+        with pytest.raises(ConflictError, match="other commits came first each time; try again"):
+            ours.commit(snapshot, [change], {})
     assert len(scanned(table)) == 12
-    assert len([name for name in files_of(table) if "/snap-" in name]) == 3 == len(warehouse.load().snapshots())
+    assert lists_of(table) == 3 == len(warehouse.load().snapshots())
+    with monkeypatch.context() as patch:
+        meanwhile(patch, lambda: warehouse.load().delete("id < 5"))
+        with pytest.raises(ConflictError):
+            ours.commit(snapshot, [change], {})
+    assert len(scanned(table)) == 7
+    assert lists_of(table) == len(warehouse.load().snapshots())
 
 
-@pytest.mark.parametrize("what", ["write_manifest", "write_manifest_list"])
 def test_a_disk_that_is_full_leaves_no_manifest(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+    warehouse: Warehouse, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(10)))
+    """A manifest that could not be made, or a list of them: what is there goes, what is not is nobody's trouble."""
+    table = warehouse.filled(rows_of(*range(10)))
     ours, snapshot, change = begun(warehouse)
     names = files_of(table)
 
     def full(*arguments: Any, **more: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    # A manifest that could not be made, or a list of them: what is there goes, what is not is nobody's trouble.
-    monkeypatch.setattr(f"pyiceberg.table.update.snapshot.{what}", full)
-    with pytest.raises(StorageError, match="the disk of its metadata is full; nothing was committed"):
-        ours.commit(snapshot, [change], {})
-    assert files_of(table) == names
-    assert warehouse.read().version == snapshot.version
+    for what in ("write_manifest", "write_manifest_list"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"pyiceberg.table.update.snapshot.{what}", full)
+            with pytest.raises(StorageError, match="the disk of its metadata is full; nothing was committed"):
+                ours.commit(snapshot, [change], {})
+        assert files_of(table) == names, what
+        assert warehouse.read().version == snapshot.version
     assert not caplog.records, "a command would print pyiceberg's traceback"
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_many_writers_at_once_lose_and_double_no_row(warehouse: Warehouse, seed: int) -> None:
-    table = warehouse.create(SCHEMA, properties={"commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "5"})
-    for i in range(4):
-        append(table, rows_of(*range(10 * i, 10 * i + 10)))
+    patient = {"commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "5"}
+    table = warehouse.filled(*(rows_of(*range(i, i + 10)) for i in (0, 10, 20, 30)), properties=patient)
     errors: list[BaseException] = []
 
     def adding(n: int) -> None:
@@ -468,21 +428,16 @@ def test_many_writers_at_once_lose_and_double_no_row(warehouse: Warehouse, seed:
     assert by_text(live_rows(warehouse.read())) == wanted
 
 
-STALE: dict[str, Callable[[Table], Any]] = {
-    name: OTHERS[name] for name in ("append", "delete of the file", "delete of rows", "overwrite")
-}
+STALE = ("append", "delete of the file", "delete of rows", "overwrite")
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("other", STALE)
+@pytest.mark.parametrize(("other", "way"), by_turns(STALE, WAYS))
 def test_another_commit_that_began_before_ours_ends_after_it(warehouse: Warehouse, other: str, way: str) -> None:
     """pyiceberg's own: it refuses, or gives the rows that it would have given without ours."""
     results = []
     for name in ("ns.with", "ns.without"):
-        table = warehouse.create(SCHEMA, name, properties={"commit.retry.min-wait-ms": "1"})
-        append(table, rows_of(*range(10)))
-        append(table, rows_of(60))
+        table = warehouse.filled(rows_of(*range(10)), rows_of(60), name=name, properties=QUICK)
         late = warehouse.load(name)
         ours = warehouse.open(name)
         snapshot = ours.snapshot()
@@ -490,7 +445,7 @@ def test_another_commit_that_began_before_ours_ends_after_it(warehouse: Warehous
             ours.commit(snapshot, [changed(ours, file, way) for file in snapshot.files], {})
         before = scanned(table)
         try:
-            STALE[other](late)
+            OTHERS[other](late)
         except (ValidationException, CommitFailedException):
             assert name == "ns.with", "nothing is in the way but ours"
             assert scanned(table) == before
@@ -503,41 +458,27 @@ def test_another_commit_that_began_before_ours_ends_after_it(warehouse: Warehous
 # --- after a commit -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_older_snapshots_expire_and_are_read_until_then(warehouse: Warehouse, way: str) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(*range(10)))
-    old = table.current_snapshot().snapshot_id
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    ours.commit(snapshot, [changed(ours, snapshot.files[0], way)], {})
-    assert len(live_rows(warehouse.read(version=str(old)))) == 10
-    log = warehouse.load()
-    log.maintenance.expire_snapshots().by_id(old).commit()
-    assert len(scanned(table)) == 10 == len(live_rows(warehouse.read()))
-    append(warehouse.load(), rows_of(11))
-    warehouse.load().delete("id = 3")
-    assert len(scanned(table)) == 10 == len(live_rows(warehouse.read()))
-
-
-def test_a_commit_may_follow_a_commit(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    for i in range(3):
-        append(table, rows_of(i))
-    ours = warehouse.open()
-    for _ in range(3):
-        snapshot = ours.snapshot()
-        file = next(f for f in snapshot.files if "-bloom-" not in f.path)
-        ours.commit(snapshot, [replaced(ours, file)], {})
-    assert all("-bloom-" in file.path for file in warehouse.read().files)
-    assert len(scanned(table)) == 3
+def test_older_snapshots_expire_and_are_read_until_then(warehouse: Warehouse) -> None:
+    for way, name in zip(WAYS, ("ns.same", "ns.new"), strict=True):
+        table = warehouse.filled(rows_of(*range(10)), name=name)
+        old = table.current_snapshot().snapshot_id
+        for _ in range(3):  # a commit may follow a commit
+            ours, snapshot, change = begun(warehouse, way, name)
+            ours.commit(snapshot, [change], {})
+            assert warehouse.read(name).files[0].path == change.location.path
+        assert len(live_rows(warehouse.read(name, str(old)))) == 10
+        warehouse.load(name).maintenance.expire_snapshots().by_id(old).commit()
+        assert len(scanned(table)) == 10 == len(live_rows(warehouse.read(name)))
+        append(warehouse.load(name), rows_of(11))
+        warehouse.load(name).delete("id = 3")
+        assert len(scanned(table)) == 10 == len(live_rows(warehouse.read(name)))
 
 
 # --- what is refused ------------------------------------------------------------------------------
 
 
 def test_format_version_3_is_read_only(warehouse: Warehouse) -> None:
-    append(warehouse.create(SCHEMA), rows_of(1))
+    warehouse.filled(rows_of(1))
     as_version_3(warehouse, "ns.modern")
     ours = warehouse.open("ns.modern")
     snapshot = ours.snapshot()
@@ -548,12 +489,8 @@ def test_format_version_3_is_read_only(warehouse: Warehouse) -> None:
 
 
 def test_files_of_a_spec_whose_column_was_dropped_are_left_alone(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
-    append(table, rows_of(1, name="a"))
-    with table.update_spec() as change:
-        change.remove_field("name")
-    with table.update_schema() as change:
-        change.delete_column("name")
+    table = warehouse.filled(rows_of(1, name="a"), partition_spec=BY_NAME)
+    drop_partition(table)
     append(table, [{"id": 2}])
     ours = warehouse.open()
     snapshot = ours.snapshot()
@@ -564,36 +501,30 @@ def test_files_of_a_spec_whose_column_was_dropped_are_left_alone(warehouse: Ware
     assert told[1].default == "new-path"
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("at_work", ["planning", "committing"])
+def drop_partition(table: Table) -> None:
+    with table.update_spec() as update:
+        update.remove_field("name")
+    with table.update_schema() as update:
+        update.delete_column("name")
+
+
+@pytest.mark.parametrize(("way", "planning"), [("same-path", True), ("new-path", False), ("same-path", False)])
 def test_a_partition_column_that_is_dropped_meanwhile(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at_work: str, way: str
+    warehouse: Warehouse, monkeypatch: Patch, way: str, planning: bool
 ) -> None:
     """It is a conflict, whichever attempt meets it; planned again, the file is refused."""
-    table = warehouse.create(SCHEMA, partition_spec=BY_NAME, properties={"commit.retry.min-wait-ms": "1"})
-    append(table, rows_of(1, 2, name="a"))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change, names = changed(ours, snapshot.files[0], way), files_of(table)
-    before, dropped = SqlCatalog.commit_table, []
+    table = warehouse.filled(rows_of(1, 2, name="a"), partition_spec=BY_NAME, properties=QUICK)
+    ours, snapshot, change = begun(warehouse, way)
+    names = files_of(table)
 
-    def drop() -> None:
-        dropped.append(True)
-        with warehouse.load().update_spec() as update:
-            update.remove_field("name")
-        with warehouse.load().update_schema() as update:
-            update.delete_column("name")
+    def drop_and_refuse() -> None:
+        drop_partition(warehouse.load())
+        raise CommitFailedException("another commit came first")
 
-    def late(self: Any, *arguments: Any) -> Any:
-        if not dropped:
-            drop()
-            raise CommitFailedException("another commit came first")
-        return before(self, *arguments)
-
-    if at_work == "planning":
-        drop()
+    if planning:
+        drop_partition(warehouse.load())
     else:
-        monkeypatch.setattr(SqlCatalog, "commit_table", late)
+        meanwhile(monkeypatch, drop_and_refuse)
     with pytest.raises(ConflictError, match="a partition column was dropped.*nothing was committed"):
         ours.commit(snapshot, [change], {})
     assert not {name for name in files_of(table) - names if name.endswith(".avro")}
@@ -629,51 +560,38 @@ def test_void_fields_of_required_and_of_dropped_columns(
     snapshot = ours.snapshot()
     ours.commit(snapshot, [changed(ours, file, way) for file in snapshot.files], {})
     assert scanned(table) == before == by_text(live_rows(warehouse.read()))
-    assert sorted(told_partition(file) for file in warehouse.read().files) == sorted(
-        map(told_partition, snapshot.files)
-    )
+    after = warehouse.read().files
+    assert sorted(map(told_partition, after)) == sorted(map(told_partition, snapshot.files))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_file_that_is_not_there_whole_is_not_committed(warehouse: Warehouse, way: str) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
+def test_a_file_that_is_not_there_whole_is_not_committed(warehouse: Warehouse) -> None:
+    for way, name in zip(WAYS, ("ns.same", "ns.new"), strict=True):
+        warehouse.filled(rows_of(1, 2), name=name)
+        ours, snapshot, change = begun(warehouse, way, name)
+        with pytest.raises(StorageError, match="nothing was committed"):
+            ours.commit(snapshot, [change._replace(size=change.size + 1)], {})
+        Path(change.location.path).unlink()
+        with pytest.raises(StorageError, match="(?i)no such file"):
+            ours.commit(snapshot, [change], {})
+        assert warehouse.read(name).version == snapshot.version
+
+
+def test_a_file_with_other_rows_or_of_another_place_is_not_committed(warehouse: Warehouse) -> None:
+    table = warehouse.filled(rows_of(1, 2), rows_of(3))
     ours = warehouse.open()
     snapshot = ours.snapshot()
-    change = changed(ours, snapshot.files[0], way)
-    with pytest.raises(StorageError, match="nothing was committed"):
-        ours.commit(snapshot, [change._replace(size=change.size + 1)], {})
-    Path(change.location.path).unlink()
-    with pytest.raises(StorageError, match="(?i)no such file"):
-        ours.commit(snapshot, [change], {})
-    assert warehouse.read().version == snapshot.version
-
-
-def test_a_file_with_other_rows_is_not_committed(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
-    append(table, rows_of(3))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    two = next(f for f in snapshot.files if f.rows == 2)
-    one = next(f for f in snapshot.files if f.rows == 1)
-    place = ours.new_location(two)
-    shutil.copy(one.path, place.path)
+    two, one = sorted(snapshot.files, key=lambda file: -file.rows)
+    change = replaced(ours, two)
+    shutil.copy(one.path, change.location.path)
     with pytest.raises(StorageError, match="has 1 rows, where the table has 2; nothing was committed"):
-        ours.commit(snapshot, [Change(two, place, one.size, 9)], {})
-    assert len(scanned(table)) == 3
-
-
-def test_a_new_version_that_the_log_would_not_lead_to_is_not_committed(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
-    ours, snapshot, change = begun(warehouse)
+        ours.commit(snapshot, [change._replace(size=one.size, footer_size=9)], {})
+    change = replaced(ours, two)
     other = Path(change.location.path).parent / "other" / Path(change.location.path).name
     other.parent.mkdir()
     Path(change.location.path).rename(other)
     with pytest.raises(StorageError, match="which is another place; nothing was committed"):
         ours.commit(snapshot, [change._replace(location=replace(change.location, path=str(other)))], {})
-    assert len(scanned(table)) == 2
+    assert len(scanned(table)) == 3
 
 
 class LostAnswers(SqlCatalog):
@@ -688,12 +606,10 @@ class LostAnswers(SqlCatalog):
 
 
 @pytest.mark.parametrize("lands", [True, False], ids=["landed", "did not land"])
-def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, lands: bool) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
+def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: Patch, lands: bool) -> None:
+    table = warehouse.filled(rows_of(1, 2))
     monkeypatch.setattr(LostAnswers, "lands", lands)
     properties = {k: v for k, v in warehouse.properties.items() if k != "type"}
-    from parquet_bloom.tables.iceberg.table import open_iceberg
 
     ours = open_iceberg("cat/ns.t", None, TableAccess({**properties, "py-catalog-impl": f"{__name__}.LostAnswers"}))
     snapshot = ours.snapshot()
@@ -709,12 +625,9 @@ def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("refused", [0, 1])
-def test_a_refusal_of_what_landed(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+def test_a_refusal_of_what_landed(warehouse: Warehouse, monkeypatch: Patch, refused: int) -> None:
     """The transport sent a commit twice, whose first answer got lost; perhaps after attempts that were too late."""
-    table = warehouse.create(
-        SCHEMA, properties={"commit.retry.num-retries": str(refused), "commit.retry.min-wait-ms": "1"}
-    )
-    append(table, rows_of(1, 2))
+    table = warehouse.filled(rows_of(1, 2), properties={**QUICK, "commit.retry.num-retries": str(refused)})
     ours, snapshot, change = begun(warehouse)
     before, asked = SqlCatalog.commit_table, []
 
@@ -729,87 +642,75 @@ def test_a_refusal_of_what_landed(warehouse: Warehouse, monkeypatch: pytest.Monk
     monkeypatch.undo()
     assert len(asked) == refused + 1
     assert len(scanned(table)) == 2, "its manifests are there"
-    assert len([name for name in files_of(table) if "/snap-" in name]) == 2, "those of other attempts are not"
+    assert lists_of(table) == 2, "those of other attempts are not"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OperationalError("COMMIT", {}, Exception("server closed the connection"), connection_invalidated=True),
-        OSError("Connection reset"),
-        ConnectionResetError(104, "Connection reset by peer"),
-        OSError(5, "Input/output error"),
-    ],
-)
+BROKEN = [
+    OperationalError("COMMIT", {}, Exception("server closed the connection"), connection_invalidated=True),
+    OSError("Connection reset"),
+    ConnectionResetError(104, "Connection reset by peer"),
+    OSError(5, "Input/output error"),
+]
+
+
 def test_a_connection_that_breaks_leaves_it_open_whether_a_commit_landed(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, error: Exception
+    warehouse: Warehouse, monkeypatch: Patch
 ) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
-    ours, snapshot, change = begun(warehouse)
-    before, sent = SqlCatalog.commit_table, []
+    for i, error in enumerate(BROKEN):
+        name, sent = f"ns.t{i}", []
+        table = warehouse.filled(rows_of(1, 2), name=name)
+        ours, snapshot, change = begun(warehouse, name=name)
 
-    def late(*arguments: Any) -> Any:
-        sent.append(arguments)
-        raise error
+        def late(*arguments: Any, sent: list[Any] = sent, error: Exception = error) -> Any:
+            sent.append(arguments)
+            raise error
 
-    monkeypatch.setattr(SqlCatalog, "commit_table", late)
-    with pytest.raises(UnknownCommitError):
-        ours.commit(snapshot, [change], {})
-    monkeypatch.undo()
-    before(*sent[0])  # the server ends what it was sent
-    assert len(scanned(table)) == 2
-    assert [Path(file.path).name for file in warehouse.read().files] == [Path(change.location.path).name]
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlCatalog, "commit_table", late)
+            with pytest.raises(UnknownCommitError):
+                ours.commit(snapshot, [change], {})
+        SqlCatalog.commit_table(*sent[0])  # the server ends what it was sent
+        assert len(scanned(table)) == 2
+        [file] = warehouse.read(name).files
+        assert Path(file.path).name == Path(change.location.path).name
 
 
 @pytest.mark.parametrize("anew", [False, True])
-@pytest.mark.parametrize("at_work", ["planning", "committing"])
+@pytest.mark.parametrize("planning", [False, True])
 def test_a_table_that_is_dropped_meanwhile(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at_work: str, anew: bool
+    warehouse: Warehouse, monkeypatch: Patch, planning: bool, anew: bool
 ) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
+    warehouse.filled(rows_of(1, 2))
     ours, snapshot, change = begun(warehouse)
-    before = SqlCatalog.commit_table
 
     def drop() -> None:
         warehouse.catalog.drop_table("ns.t")
         if anew:
             warehouse.create(SCHEMA)
 
-    def late(self: Any, *arguments: Any) -> Any:
-        drop()
-        return before(self, *arguments)
-
     told = "was dropped and created again meanwhile" if anew else "was dropped or renamed meanwhile"
-    if at_work == "planning":
+    if planning:
         drop()
-        with pytest.raises(RequestError, match=told):
-            ours.commit(snapshot, [change], {})
     else:
-        monkeypatch.setattr(SqlCatalog, "commit_table", late)
-        with pytest.raises(UnknownCommitError, match=told):
-            ours.commit(snapshot, [change], {})
+        meanwhile(monkeypatch, drop)
+    with pytest.raises(RequestError if planning else UnknownCommitError, match=told):
+        ours.commit(snapshot, [change], {})
     with pytest.raises(RequestError, match=told):
         ours.snapshot()
 
 
-def test_a_statement_that_a_database_refuses_is_not_committed(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change, names = replaced(ours, snapshot.files[0]), files_of(table)
+def test_a_statement_that_a_database_refuses_is_not_committed(warehouse: Warehouse, monkeypatch: Patch) -> None:
+    table = warehouse.filled(rows_of(1, 2))
+    ours, snapshot, change = begun(warehouse)
+    names = files_of(table)
 
-    def refuses(*arguments: Any) -> Any:
+    def refuses() -> Any:
         raise OperationalError("UPDATE", {}, Exception("database is locked"))
 
-    monkeypatch.setattr(SqlCatalog, "commit_table", refuses)
+    meanwhile(monkeypatch, refuses)
     with pytest.raises(StorageError, match="database is locked.*nothing was committed"):
         ours.commit(snapshot, [change], {})
-    assert files_of(table) == names | {change.location.path}
+    assert files_of(table) == names
 
 
 # --- the catalog ----------------------------------------------------------------------------------
@@ -817,8 +718,7 @@ def test_a_statement_that_a_database_refuses_is_not_committed(
 
 def test_no_call_leaves_a_connection_with_the_catalog(warehouse: Warehouse) -> None:
     """Not until Python collects garbage either: a service that asks often would use up those of its server."""
-    table = warehouse.create(SCHEMA)
-    append(table, [{"id": i, "name": "a"} for i in range(100)])
+    warehouse.filled(rows_of(*range(100)))
     options = {"catalog_properties": warehouse.properties}
     database = warehouse.properties["uri"].removeprefix("sqlite:///")
 

@@ -8,7 +8,6 @@ partitions, writes Bloom filters and uses those it finds. Here all of it meets `
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -195,13 +194,12 @@ def test_filters_of_iceberg_java(spark: IcebergSpark, tmp_path: Path) -> None:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("way", ["new-path", "same-path"])
-def test_partition_fields_that_were_dropped_in_version_1(spark: IcebergSpark, tmp_path: Path, way: Any) -> None:
+def test_partition_fields_that_were_dropped_in_version_1(spark: IcebergSpark, tmp_path: Path) -> None:
     """They stay, as void ones: of a required column, which are NULL all the same, and of one that was dropped too."""
     lake = Warehouse(tmp_path)
     options = {"catalog_properties": lake.properties}
-    for name, null, failed in (("required", "NOT NULL", 0), ("dropped", "", 1)):
-        table = f"h.db.{name}_{way[:3]}"
+    for name, null, failed, way in (("required", "NOT NULL", 0, "new-path"), ("dropped", "", 1, "same-path")):
+        table = f"h.db.{name}"
         spark.sql(
             f"CREATE TABLE {table} (row bigint, k string {null}) USING iceberg PARTITIONED BY (k) "
             + properties(**{"format-version": "1"}),
@@ -227,17 +225,13 @@ def test_no_row_is_lost_of_files_that_were_added(spark: IcebergSpark, tmp_path: 
     rows = pa.table({"row": range(8), "k": ["a", "b", "c", "d", *("z" * 5000 + str(i) for i in range(4))]})
     (tmp_path / "warehouse").mkdir(exist_ok=True)
     pq.write_table(rows, tmp_path / "warehouse" / "foreign.parquet", row_group_size=4)
+    checks = {f"write.parquet.row-group-check-{end}-record-count": "2" for end in ("min", "max")}
+    source = f"`parquet`.`file://{tmp_path}/warehouse/foreign.parquet`"
     spark.sql(
         "CREATE TABLE h.db.added (row bigint, k string) USING iceberg",
-        f"CALL h.system.add_files(table => 'db.added', source_table => '`parquet`.`file://{tmp_path}/warehouse/foreign.parquet`')",
+        f"CALL h.system.add_files(table => 'db.added', source_table => '{source}')",
         "CREATE TABLE h.db.written (row bigint, k string) USING iceberg "
-        + properties(
-            **{
-                "write.parquet.row-group-size-bytes": "20000",
-                "write.parquet.row-group-check-min-record-count": "2",
-                "write.parquet.row-group-check-max-record-count": "2",
-            }
-        ),
+        + properties(**checks, **{"write.parquet.row-group-size-bytes": "20000"}),
         "INSERT INTO h.db.written SELECT * FROM h.db.added",
     )
     lake = Warehouse(tmp_path)
@@ -412,21 +406,3 @@ def test_iceberg_java_skips_by_our_filters(way: str, spark: IcebergSpark, tmp_pa
     with pytest.raises(IcebergSparkError):
         keys.found("k = sha1('3')")
     keys.lake.close()
-
-
-@pytest.mark.slow
-def test_a_table_of_version_3_is_not_written(spark: IcebergSpark, tmp_path: Path) -> None:
-    spark.sql(
-        "CREATE TABLE h.db.third (row bigint) USING iceberg " + properties(**{"format-version": "3"}, **MERGE_ON_READ),
-        "INSERT INTO h.db.third SELECT id FROM range(1000)",
-        "DELETE FROM h.db.third WHERE row % 7 = 0",
-    )
-    metadata = spark.metadata("db.third")
-    before = metadata.read_bytes()
-    lake = Warehouse(tmp_path)
-    lake.catalog.register_table("ns.t", f"file://{metadata}")
-    with pytest.raises(parquet_bloom.TableFormatError, match="format version 3"):
-        parquet_bloom.add_filters("iceberg:cat/ns.t", columns=["row"], catalog_properties=lake.properties)
-    assert json.loads(metadata.read_bytes()) == json.loads(before)
-    assert spark.sql("SELECT count(*) FROM h.db.third") == [[857]]
-    lake.close()

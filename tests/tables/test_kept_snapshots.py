@@ -1,52 +1,38 @@
-"""Snapshots that a process keeps: equal to a fresh read, never of another table, in bounded memory."""
+"""Snapshots that a process keeps: equal to a fresh read, never of another table, in bounded memory.
+
+Of all kinds of tables; what one kind alone has: test_kept_iceberg.py, test_kept_ducklake.py.
+"""
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from support import delta_tables as made
-from support.repeats import more_then_slow
+from support import iceberg_tables
+from support.ducklake_tables import NOTHING_INLINED, Lake
+from support.iceberg_tables import BY_NAME, SCHEMA, Warehouse, add_deletes, entries, position_deletes
+from support.repeats import first_then_more
 
 import parquet_bloom
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source import kept
 from parquet_bloom.source.kept import KeptStates
 from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.storage import version_token
 from parquet_bloom.storage.stores import LOCAL
 from parquet_bloom.tables.delta import table as delta
-from parquet_bloom.tables.delta.table import open_delta
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """No test begins with another's tables."""
-    delta._VERSIONS.clear()
-    yield
-    delta._VERSIONS.clear()
-
-
-@pytest.fixture
-def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The versions whose logs are read."""
-    versions: list[int] = []
-    replay = delta.replay
-
-    def note(folder: Any, files: Any) -> Any:
-        versions.append(files.version)
-        return replay(folder, files)
-
-    monkeypatch.setattr(delta, "replay", note)
-    return versions
+from parquet_bloom.tables.ducklake import table as ducklake
+from parquet_bloom.tables.iceberg import opened
 
 
 def settle() -> None:
@@ -54,44 +40,251 @@ def settle() -> None:
     time.sleep(0.12)
 
 
-def append(root: Path, first: int, rows: int = 10) -> None:
-    write_deltalake(root, pa.table({"id": range(first, first + rows)}), mode="append")
-
-
 def as_text(snapshot: Snapshot) -> list[Any]:
     """All that a snapshot says."""
     leaves = [(field.name,) for field in snapshot.fields]
-    return [snapshot.version, snapshot.identity, snapshot.fields, snapshot.logged] + [
-        (
-            file.path, file.shown, file.relative, file.rows, file.size, dict(file.constants),
-            [file.bounds.get(leaf) for leaf in leaves], file.entry,
-            file.deletes and (file.deletes.rows, file.deletes.positions().tolist()),
-        )
-        for file in snapshot.files
-    ]  # fmt: skip
+    said: list[Any] = [snapshot.version, snapshot.identity, snapshot.fields, dict(snapshot.filter_settings)]
+    for file in snapshot.files:
+        entry: Any = file.entry
+        if hasattr(entry, "record"):
+            entry = (entry.manifest, entry.record._data[:4])
+        said += [file.path, file.shown, getattr(file, "relative", ""), file.rows, file.size, dict(file.constants)]
+        said += [sorted(file.doubtful), [file.bounds.get(leaf) for leaf in leaves], entry]
+        said.append(file.deletes and (file.deletes.rows, file.deletes.positions().tolist()))
+    return [*said, getattr(snapshot, "logged", None)]
 
 
-def test_a_log_that_did_not_change_is_read_once(tmp_path: Path, replays: list[int]) -> None:
-    for first in (0, 10, 20):
-        append(tmp_path, first)
+class DeltaKept:
+    """A table with a column `id`.
+
+    reads   what reads a log: a module or class, and the function
+    states  where snapshots are kept
+    """
+
+    reads: tuple[Any, str] = (delta, "replay")
+    states: tuple[Any, str] = (delta, "_VERSIONS")
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.options = root / "t", {}
+        self.name = f"delta:{self.root}"
+
+    def append(self, first: int) -> None:
+        """One more file of three rows."""
+        write_deltalake(self.root, pa.table({"id": range(first, first + 3)}), mode="append")
+
+    def versions(self) -> list[str]:
+        return [*map(str, range(DeltaTable(self.root).version() + 1))]
+
+    def snapshot(self, version: str | None = None) -> Snapshot:
+        return delta.open_delta(str(self.root), version).snapshot()
+
+    def ids(self, version: str | None = None) -> list[int]:
+        name = self.name if version is None else f"{self.name}@{version}"
+        return sorted(parquet_bloom.read_table(name, columns=["id"], **self.options)["id"].to_pylist())
+
+    def again(self) -> None:
+        """Another table, in the place of this one."""
+        shutil.rmtree(self.root)
+
+    def change(self, rng: Random, step: int) -> None:
+        """Something that others may do next."""
+        if step and rng.random() < 0.3:
+            shutil.rmtree(self.root)
+        if not self.root.exists():
+            made.random_table(self.root, rng, rng.randint(1, 4))
+
+    def close(self) -> None:
+        pass
+
+
+class IcebergKept(DeltaKept):
+    reads = (opened, "read_manifests")
+    states = (opened, "_SNAPSHOTS")
+
+    def __init__(self, root: Path) -> None:
+        self.warehouse = Warehouse(root)
+        self.name, self.options = "iceberg:cat/ns.t", {"catalog_properties": self.warehouse.properties}
+        self.warehouse.create(SCHEMA, partition_spec=BY_NAME, location=f"{self.warehouse.root}/here")
+
+    def append(self, first: int, n: int = 3) -> None:
+        rows = [{"id": i, "name": f"n{i % 2}"} for i in range(first, first + n)]
+        iceberg_tables.append(self.warehouse.load(), rows)
+
+    def versions(self) -> list[str]:
+        return [str(one.snapshot_id) for one in self.warehouse.load().history()]
+
+    def snapshot(self, version: str | None = None) -> Snapshot:
+        return self.warehouse.read(version=version)
+
+    def again(self) -> None:
+        self.warehouse.catalog.drop_table("ns.t")
+        self.warehouse.create(SCHEMA, partition_spec=BY_NAME, location=f"{self.warehouse.root}/here")
+
+    def change(self, rng: Random, step: int) -> None:
+        table = self.warehouse.load()
+        if step and rng.random() < 0.4 and (there := entries(table)):
+            chosen = rng.choice(there).data_file
+            add_deletes(table, position_deletes(table, {chosen.file_path: [0]}, chosen))
+        elif step and rng.random() < 0.3:
+            table.delete(f"id >= {20 * (step - 1)}" if rng.random() < 0.5 else "id >= 0")
+        else:
+            self.append(20 * step, rng.randint(1, 9))
+
+    def close(self) -> None:
+        self.warehouse.close()
+
+
+class DuckLakeKept(DeltaKept):
+    reads = (ducklake.Reader, "snapshot")
+    states = (ducklake, "_SNAPSHOTS")
+    sqlite = False
+
+    def __init__(self, root: Path) -> None:
+        self.lake = Lake(root, self.sqlite)
+        self.name, self.options = f"ducklake:{self.lake.name()}", {}
+        self._do(NOTHING_INLINED, "CREATE TABLE t (id BIGINT, k VARCHAR)")
+
+    def _do(self, *sql: str) -> None:
+        self.lake.sql(*sql)
+        self.lake.release()
+
+    def append(self, first: int) -> None:
+        self._do(f"INSERT INTO t SELECT i, 'a' FROM range({first}, {first + 3}) r(i)")
+
+    def versions(self) -> list[str]:
+        found = self.lake.snapshots()[2:]
+        self.lake.release()
+        return [*map(str, found)]
+
+    def snapshot(self, version: str | None = None) -> Snapshot:
+        return ducklake.open_ducklake(self.lake.name(), version).snapshot()
+
+    def again(self) -> None:
+        self.lake.catalog.unlink()
+        shutil.rmtree(self.lake.data)
+        self._do(NOTHING_INLINED, "CREATE TABLE t (id BIGINT, k VARCHAR)")
+
+    def change(self, rng: Random, step: int) -> None:
+        self._do(
+            rng.choice([
+                f"INSERT INTO t SELECT {step} * 100 + i, 'a' || i % 2 FROM range({rng.choice([3, 60])}) r(i)",
+                f"DELETE FROM t WHERE id % {rng.randint(2, 5)} = 0",
+                f"UPDATE t SET k = 'u' WHERE id % {rng.randint(2, 5)} = 1",
+                "CALL ducklake_merge_adjacent_files('lake')",
+                "ALTER TABLE t SET PARTITIONED BY (k)",
+                "CALL lake.set_option('data_inlining_row_limit', 10)",
+            ])
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.lake.release()
+
+
+class SQLiteKept(DuckLakeKept):
+    sqlite = True
+
+
+KINDS = {"delta": DeltaKept, "iceberg": IcebergKept, "duckdb": DuckLakeKept, "sqlite": SQLiteKept}
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DeltaKept]:
+    """A table of each kind, without files."""
+    made = KINDS[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[Any]:
+    """The first arguments of each call of a function from now on."""
+    calls: list[Any] = []
+    real = getattr(where, name)
+
+    def note(*arguments: Any) -> Any:
+        calls.append(arguments[0])
+        return real(*arguments)
+
+    monkeypatch.setattr(where, name, note)
+    return calls
+
+
+# --- every kind -------------------------------------------------------------------------------------
+
+
+def test_a_log_that_did_not_change_is_read_once(table: DeltaKept, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in (0, 10):
+        table.append(first)
+    old = table.versions()[-2]
     settle()
-    assert [parquet_bloom.count(tmp_path) for _ in range(3)] == [30] * 3
-    assert parquet_bloom.check(tmp_path, "id = 15").excluded
-    assert parquet_bloom.count(f"delta:{tmp_path}@2") == 30
-    assert replays == [2]
-    assert parquet_bloom.count(f"delta:{tmp_path}@1") == 20
-    assert replays == [2, 1]
-    append(tmp_path, 30)
-    assert parquet_bloom.count(tmp_path) == 40, "the latest version is looked up each time"
-    assert parquet_bloom.count(f"delta:{tmp_path}@1") == 20
-    assert replays == [2, 1, 3]
+    plans = noted(monkeypatch, *table.reads)
+    for _ in range(3):
+        assert table.ids() == [0, 1, 2, 10, 11, 12]
+    assert parquet_bloom.count(table.name, "id = 11", **table.options) == 1
+    assert len(plans) == 1
+    for _ in range(2):
+        assert table.ids(old) == [0, 1, 2]
+    assert len(plans) == 2
+    table.append(20)
+    settle()
+    for _ in range(2):
+        assert len(table.ids()) == 9, "the latest version is looked up each time"
+    assert len(plans) == 3
+    assert table.ids(old) == [0, 1, 2]
+    assert len(plans) == 3 + (type(table) is not DeltaKept), "a version of Delta's log needs no look at a later one"
 
 
-def test_a_log_of_this_moment_is_not_kept(tmp_path: Path, replays: list[int]) -> None:
-    for first in range(0, 30, 10):
-        append(tmp_path, first)
-        assert parquet_bloom.count(tmp_path) == first + 10
-    assert replays == [0, 1, 2]
+def test_a_log_of_this_moment_is_not_kept(table: DeltaKept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_token, "_SETTLED_S", 600)  # the moment lasts as long as a slow machine needs
+    table.append(0)
+    plans = noted(monkeypatch, *table.reads)
+    for _ in range(2):
+        assert table.ids() == [0, 1, 2]
+    assert len(plans) == 2
+
+
+def test_a_table_that_was_made_again_is_another_one(table: DeltaKept) -> None:
+    """At the same place, with the same numbers."""
+    for first in (0, 50):
+        table.append(first)
+        settle()
+        for _ in range(2):
+            assert table.ids() == [first, first + 1, first + 2]
+            settle()
+        if first == 0:
+            table.again()
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_links_and_rights_are_looked_at_by_each_call(table: DeltaKept, tmp_path: Path, link: str) -> None:
+    """What one call may read the next may not."""
+    table.append(0)
+    settle()
+    file = Path(table.snapshot().files[0].path)
+    place = file if link == "file" or file.parent == getattr(table, "root", None) else file.parent
+    shutil.move(place, tmp_path / "outside")
+    place.symlink_to(tmp_path / "outside")
+    for _ in range(2):
+        with pytest.raises(TableFormatError, match="outside of.*allow_roots"):
+            parquet_bloom.count(table.name, **table.options)
+        assert parquet_bloom.count(table.name, allow_roots=tmp_path, **table.options) == 3
+
+
+@pytest.mark.filterwarnings("ignore:Delete operation did not match")
+@pytest.mark.parametrize("seed", first_then_more(range(4), 1))
+def test_a_kept_snapshot_is_a_fresh_one(table: DeltaKept, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = Random(seed)
+    for step in range(4):
+        table.change(rng, step)
+        settle()
+        for version in rng.choices([None, *table.versions()], k=3):
+            found = [as_text(table.snapshot(version)) for _ in range(2)]
+            with monkeypatch.context() as nothing_kept:
+                nothing_kept.setattr(*table.states, KeptStates())
+                wanted = as_text(table.snapshot(version))
+            assert found == [wanted, wanted]
+
+
+# --- Delta ------------------------------------------------------------------------------------------
 
 
 def table_of(root: Path, name: str) -> None:
@@ -99,100 +292,32 @@ def table_of(root: Path, name: str) -> None:
     made.commit(root, 0, made.protocol(), made.metadata([made.field("id", "long")]), row)
 
 
-def test_a_table_that_was_made_again_is_another_one(tmp_path: Path) -> None:
-    """Same place, same version, same size and time of each file of the log, same id."""
+@pytest.mark.parametrize("anew", [False, True], ids=["written over", "made again"])
+def test_a_commit_of_the_same_size_and_time_is_another_one(tmp_path: Path, anew: bool) -> None:
     root, log = tmp_path / "t", tmp_path / "t/_delta_log" / f"{0:020d}.json"
     table_of(root, "x1.parquet")
     settle()
     was = log.stat()
     assert parquet_bloom.read_table(root)["id"].to_pylist() == [1]
-    shutil.rmtree(root)
-    table_of(root, "x2.parquet")
+    if anew:
+        shutil.rmtree(root)
+        table_of(root, "x2.parquet")
+    else:
+        made.file_of(root, "x2.parquet", pa.table({"id": [2]}))
+        log.write_text(log.read_text().replace("x1.parquet", "x2.parquet"))
     os.utime(log, ns=(was.st_atime_ns, was.st_mtime_ns))
     now = log.stat()
     assert (now.st_size, now.st_mtime_ns) == (was.st_size, was.st_mtime_ns)
-    for _ in range(2):
-        assert parquet_bloom.read_table(root)["id"].to_pylist() == [2]
-        settle()
-
-
-def test_a_commit_that_was_written_over_is_another_one(tmp_path: Path) -> None:
-    table_of(tmp_path, "x1.parquet")
-    made.file_of(tmp_path, "x2.parquet", pa.table({"id": [2]}))
-    log = tmp_path / "_delta_log" / f"{0:020d}.json"
-    settle()
-    was = log.stat()
-    assert parquet_bloom.read_table(tmp_path)["id"].to_pylist() == [1]
-    log.write_text(log.read_text().replace("x1.parquet", "x2.parquet"))
-    os.utime(log, ns=(was.st_atime_ns, was.st_mtime_ns))
-    assert parquet_bloom.read_table(tmp_path)["id"].to_pylist() == [2]
+    assert parquet_bloom.read_table(root)["id"].to_pylist() == [2]
 
 
 def test_two_tables_by_one_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in (1, 2):
-        (tmp_path / str(i)).mkdir()
         table_of(tmp_path / str(i) / "t", f"x{i}.parquet")
     settle()
     for i in (1, 2, 1):
         monkeypatch.chdir(tmp_path / str(i))
         assert parquet_bloom.read_table("delta:t")["id"].to_pylist() == [i]
-
-
-def test_what_one_call_may_read_the_next_may_not(tmp_path: Path) -> None:
-    row = made.file_of(tmp_path / "other", "x1.parquet", pa.table({"id": [1]}))
-    row["add"]["path"] = f"{tmp_path}/other/x1.parquet"
-    made.commit(tmp_path / "t", 0, made.protocol(), made.metadata([made.field("id", "long")]), row)
-    settle()
-    for _ in range(2):
-        assert parquet_bloom.count(tmp_path / "t", allow_roots=tmp_path / "other") == 1
-        with pytest.raises(TableFormatError, match="allow_roots"):
-            parquet_bloom.count(tmp_path / "t")
-
-
-@pytest.mark.parametrize("link", ["part/x1.parquet", "part"])
-def test_links_are_followed_by_each_call(tmp_path: Path, link: str) -> None:
-    root = tmp_path / "t"
-    row = made.file_of(root, "part/x1.parquet", pa.table({"id": [1]}))
-    made.commit(root, 0, made.protocol(), made.metadata([made.field("id", "long")]), row)
-    settle()
-    assert parquet_bloom.count(root) == 1
-    shutil.move(root / link, tmp_path / "outside")
-    (root / link).symlink_to(tmp_path / "outside")
-    with pytest.raises(TableFormatError, match="outside of"):
-        parquet_bloom.count(root)
-
-
-def test_deletes_are_those_of_the_version(tmp_path: Path, replays: list[int]) -> None:
-    row = made.file_of(tmp_path, "x.parquet", pa.table({"id": range(10)}))
-    first = [made.protocol(["deletionVectors"], ["deletionVectors"]), made.metadata([made.field("id", "long")]), row]
-    made.commit(tmp_path, 0, *first)
-    gone = {"remove": {"path": "x.parquet", "dataChange": True, "deletionTimestamp": 1}}
-    made.commit(tmp_path, 1, gone, {"add": row["add"] | {"deletionVector": made.inline([1, 2])}})
-    settle()
-    for _ in range(2):
-        assert parquet_bloom.read_table(tmp_path)["id"].to_pylist() == [0, 3, 4, 5, 6, 7, 8, 9]
-        assert parquet_bloom.count(f"delta:{tmp_path}@0") == 10
-        assert parquet_bloom.count(tmp_path) == 8
-    assert sorted(replays) == [0, 1]
-
-
-@pytest.mark.parametrize("seed", more_then_slow(range(20), 2))
-def test_a_kept_snapshot_is_a_fresh_one(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = random.Random(seed)
-    for round_ in range(3):
-        if round_ and rng.random() < 0.3:
-            shutil.rmtree(tmp_path / "t")
-        if not (tmp_path / "t").exists():
-            made.random_table(tmp_path / "t", rng, rng.randint(1, 4))
-        settle()
-        latest = DeltaTable(tmp_path / "t").version()
-        for version in rng.choices(range(latest + 1), k=4):
-            name = str(tmp_path / "t")
-            found = [as_text(open_delta(name, str(version)).snapshot()) for _ in range(2)]
-            with monkeypatch.context() as nothing_kept:
-                nothing_kept.setattr(delta, "_VERSIONS", KeptStates())
-                wanted = as_text(open_delta(name, str(version)).snapshot())
-            assert found == [wanted, wanted]
 
 
 # --- memory, threads, forks -------------------------------------------------------------------------
@@ -213,33 +338,26 @@ def test_few_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert states.find("large", LOCAL, ("other",)) is None
 
 
-def test_threads_share_them(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_threads_and_forked_processes_share_them(tmp_path: Path) -> None:
+    table, counts = DeltaKept(tmp_path), []
     for first in (0, 10):
-        append(tmp_path, first)
+        table.append(first)
     settle()
-    counts: list[int] = []
 
     def ask() -> None:
         for i in range(20):
-            counts.append(parquet_bloom.count(f"delta:{tmp_path}@{i % 2}", "id >= 0" if i % 3 else None) - 10 * (i % 2))
+            counts.append(len(table.ids(str(i % 2))) - 3 * (i % 2))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert counts == [10] * 80
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_goes_on(tmp_path: Path) -> None:
-    append(tmp_path, 0)
-    settle()
-    assert parquet_bloom.count(tmp_path) == 10
+    assert counts == [3] * 80
     with delta._VERSIONS._lock.own:  # as if another thread of the parent had it
         child = os.fork()
         if not child:
-            append_seen = parquet_bloom.count(tmp_path) == 10
-            os._exit(0 if append_seen else 1)
+            os._exit(0 if len(table.ids()) == 6 else 1)
     assert os.waitpid(child, 0)[1] == 0

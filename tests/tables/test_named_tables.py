@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError
@@ -29,9 +33,8 @@ NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", NAMES)
-def test_a_name(text: str) -> None:
-    assert parse(text) == NAMES[text]
+def test_a_name() -> None:
+    assert {text: parse(text) for text in NAMES} == NAMES
 
 
 def test_a_name_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,36 +44,25 @@ def test_a_name_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert parse("delta:./~/lake") == ("delta", "./~/lake", None)
 
 
-@pytest.mark.parametrize("text", ["delta:", "delta:@5", "iceberg:", "ducklake:@2026-01-01"])
-def test_a_name_without_a_place(text: str) -> None:
-    with pytest.raises(RequestError, match=f"^{text} names no table; write {text.split(':')[0]}:"):
-        parse(text)
+def test_a_name_without_a_place() -> None:
+    for text in ("delta:", "delta:@5", "iceberg:", "ducklake:@2026-01-01"):
+        with pytest.raises(RequestError, match=f"^{text} names no table; write {text.split(':')[0]}:"):
+            parse(text)
 
 
-@pytest.mark.parametrize(
-    ("sources", "options", "said"),
-    [
+def test_what_makes_no_sense_together(tmp_path: Path) -> None:
+    sql: dict[str, Any] = {"catalog_properties": {"type": "sql"}}
+    cases: list[tuple[Any, dict[str, Any], str]] = [
         (["delta:a", "delta:b"], {}, "delta:a and delta:b: a table is read alone"),
         (["plain", "iceberg:c/d.e"], {}, "plain and iceberg:c/d.e: a table is read alone"),
         ("delta:a", {"raw_files": True}, "raw_files=True reads what lies in a folder"),
-        ("delta:a", {"catalog_properties": {"type": "sql"}}, "catalog_properties are for iceberg: and ducklake:"),
-    ],
-)
-def test_what_makes_no_sense_together(sources: str | list[str], options: dict[str, object], said: str) -> None:
-    with pytest.raises(RequestError, match=said):
-        parquet_bloom.count(sources, **options)  # type: ignore[arg-type]
-
-
-def test_properties_of_a_catalog_that_files_do_not_have(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="not for files"):
-        parquet_bloom.count(parquet_file(tmp_path), catalog_properties={"type": "sql"})
-
-
-def test_a_file_system_is_for_files_and_delta() -> None:
-    from pyarrow import fs
-
-    with pytest.raises(RequestError, match="filesystem= is for files and delta:, iceberg: has its catalog's"):
-        parquet_bloom.count("iceberg:prod/web.events", filesystem=fs.LocalFileSystem())
+        ("delta:a", sql, "catalog_properties are for iceberg: and ducklake:"),
+        (parquet_file(tmp_path), sql, "not for files"),
+        ("iceberg:prod/web.events", {"filesystem": fs.LocalFileSystem()}, "filesystem= is for files and delta:, iceb"),
+    ]
+    for sources, options, said in cases:
+        with pytest.raises(RequestError, match=said):
+            parquet_bloom.count(sources, **options)
 
 
 def test_a_path_is_always_a_file_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +73,5 @@ def test_a_path_is_always_a_file_s(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def parquet_file(folder: Path) -> Path:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"id": [1, 2]}), folder / "x.parquet")
     return folder / "x.parquet"

@@ -85,20 +85,17 @@ def hold_delta(seed: int, root: Path, predicates: int, asked: Asked) -> None:
         hold(f"delta:{root}", whole.take(left), values, rng, predicates, asked)
 
 
-def test_delta(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(5), *more_then_slow([range(100, 105), *(range(first, first + 30) for first in range(200, 1100, 100))], 1)],
+    ids=str,
+)
+def test_delta(seeds: range, tmp_path: Path) -> None:
     asked = Asked()
-    for seed in range(5):
-        hold_delta(seed, tmp_path / str(seed), 8, asked)
+    for seed in seeds:
+        hold_delta(seed, tmp_path / str(seed), 40 if seed >= 100 else 8, asked)
     assert asked.excluded > 20, f"the log excludes files: {asked}"
     assert asked.by.keys() >= {"partition", "bounds"}
-
-
-@pytest.mark.parametrize("part", more_then_slow(range(10), 1))
-def test_much_of_delta(part: int, tmp_path: Path) -> None:
-    asked = Asked()
-    for seed in range(100 * part + 100, 100 * part + (130 if part else 105)):
-        hold_delta(seed, tmp_path / str(seed), 40, asked)
-    assert asked.excluded
 
 
 # --- Iceberg and DuckLake ---------------------------------------------------------------------------
@@ -298,18 +295,14 @@ def hold_growing(make: type[Any], seed: int, root: Path, predicates: int, asked:
     made.close()
 
 
-@pytest.mark.parametrize(("make", "seeds", "least"), [(IcebergTable, 2, 8), (LakeTable, 2, 7)])
-def test_tables_that_grow(make: type[Any], seeds: int, least: int, tmp_path: Path) -> None:
-    asked = Asked()
-    for seed in range(seeds):
-        hold_growing(make, seed, tmp_path / str(seed), 6, asked)
-    assert asked.excluded > least, f"the log excludes files: {asked}"
-
-
 @pytest.mark.parametrize("make", [IcebergTable, LakeTable])
-@pytest.mark.parametrize("part", more_then_slow(range(10), 1))
-def test_many_tables_that_grow(part: int, make: type[Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(2), *more_then_slow([range(100, 103), *(range(first, first + 15) for first in range(200, 1100, 100))], 1)],
+    ids=str,
+)
+def test_tables_that_grow(seeds: range, make: type[Any], tmp_path: Path) -> None:
     asked = Asked()
-    for seed in range(100 * part + 100, 100 * part + (115 if part else 103)):
-        hold_growing(make, seed, tmp_path / str(seed), 30, asked)
-    assert asked.excluded
+    for seed in seeds:
+        hold_growing(make, seed, tmp_path / str(seed), 30 if seed >= 100 else 6, asked)
+    assert asked.excluded > 7, f"the log excludes files: {asked}"

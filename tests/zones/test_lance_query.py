@@ -18,8 +18,8 @@ import pytest
 from support.commands import command, error_lines
 from support.corpus import vector_file
 from support.lance_data import KINDS, lance, their_index, values
-from support.repeats import some_then_more
 
+import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError
 from parquet_bloom.extras import to_install
@@ -45,11 +45,16 @@ def rewrite(path, out, change=lambda table: table, metadata=lambda m: m, nulls=l
     return str(out)
 
 
-def without_bitmap(path, out):
-    def drop(said):
-        return {k: v for k, v in said.items() if k != form.NULL_BITMAP}
+def without_bitmap(path):
+    """A copy beside it."""
+    copy = Path(path).with_name("bare.lance")
+    return rewrite(path, copy, metadata=lambda said: {k: v for k, v in said.items() if k != form.NULL_BITMAP})
 
-    return rewrite(path, out, metadata=drop)
+
+def of_100_numbers(folder, items=10):
+    """An index of column a, 0 to 99, of one file."""
+    pq.write_table(pa.table({"a": range(100)}), folder / "1.parquet")
+    return zones.build_index(folder / "1.parquet", ["a"], folder / "out", items=items).indexes[0].path
 
 
 def rows_kept(found, rows_of_fragment):
@@ -99,78 +104,79 @@ def literals_of(kind, array):
     return fitting
 
 
-@pytest.mark.parametrize(
-    ("name", "bitmap"),
-    [
-        *((name, True) for name in list(KINDS)[::2]),
-        *(pytest.param(name, True, marks=pytest.mark.more) for name in list(KINDS)[1::2]),
-        *((n, False) for n in list(KINDS)[::4]),
-    ],
+half = pytest.mark.parametrize(
+    "names", [list(KINDS)[::2], pytest.param(list(KINDS)[1::2], marks=pytest.mark.more)], ids=len
 )
-def test_no_row_is_lost_whatever_the_type(name, bitmap, tmp_path):
-    kind = KINDS[name]
-    table = pa.table({"c": values(kind, 500, 3), "other": range(500)})
+
+
+@half
+def test_no_row_is_lost_whatever_the_type(names, tmp_path):
+    """Of every fourth type without a bitmap of nulls too."""
+    made = {name: values(KINDS[name], 500, 3 + i) for i, name in enumerate(names)}
+    whole = pa.table(made | {"other": range(500)})
     (tmp_path / "data").mkdir()
     for i, (first, rows) in enumerate(((0, 200), (200, 220), (420, 80))):
-        pq.write_table(table.slice(first, rows), tmp_path / f"data/{i}.parquet", row_group_size=90)
-    table = pq.read_table(tmp_path / "data")
-    index = zones.build_index(tmp_path / "data", ["c"], tmp_path / "out", items=32, probability=0.001).indexes[0].path
-    if not bitmap:
-        index = without_bitmap(index, Path(index).with_name("b.lance"))
-    literals = literals_of(table.schema.field("c").type, table["c"])
-    c = ("c",)
-    trees = [Compare(c, "=", v) for v in literals]
-    trees += [IsIn(c, tuple(literals[:3])), IsNull(c), Not(IsNull(c)), IsIn(c, (None,))]
-    trees += [Or((trees[0], IsNull(c))), And((trees[0], IsNull(c))), Not(trees[0]), Compare(c, "<", literals[0])]
-    trees += [And((trees[0], Compare(("other",), ">", 100))), Or((trees[0], Compare(("other",), ">", 100)))]
-    skipped = 0
-    for tree in trees:
-        found = zones.query_index(index, tree)
-        kept = rows_kept(found, (200, 220, 80))
-        assert not np.any(matching(table, tree) & ~kept), str(tree)
-        skipped += int(np.sum(~kept))
-    assert skipped > 500, "the index tells something"
+        pq.write_table(whole.slice(first, rows), tmp_path / f"data/{i}.parquet", row_group_size=90)
+    whole = pq.read_table(tmp_path / "data")
+    built = zones.build_index(tmp_path / "data", names, tmp_path / "out", items=32, probability=0.001).indexes
+    for at, (name, one) in enumerate(zip(names, built, strict=True)):
+        table, c = whole.select([name, "other"]), (name,)
+        literals = literals_of(table.schema.field(name).type, table[name])
+        trees = [Compare(c, "=", v) for v in literals]
+        trees += [IsIn(c, tuple(literals[:3])), IsNull(c), Not(IsNull(c)), IsIn(c, (None,))]
+        trees += [Or((trees[0], IsNull(c))), And((trees[0], IsNull(c))), Not(trees[0]), Compare(c, "<", literals[0])]
+        trees += [And((trees[0], Compare(("other",), ">", 100))), Or((trees[0], Compare(("other",), ">", 100)))]
+        wanted = [(tree, matching(table, tree)) for tree in trees]
+        bare = [without_bitmap(one.path)] if at % 2 == 0 else []
+        for index in (one.path, *bare):
+            skipped = 0
+            for tree, rows in wanted:
+                kept = rows_kept(zones.query_index(index, tree), (200, 220, 80))
+                assert not np.any(rows & ~kept), (name, str(tree))
+                skipped += int(np.sum(~kept))
+            assert skipped > 500, f"the index of {name} tells something"
 
 
-@pytest.mark.parametrize("name", some_then_more(KINDS))
-def test_stored_values_of_a_lance_data_set_are_found(name, tmp_path):
+@half
+def test_stored_values_of_a_lance_data_set_are_found(names, tmp_path):
     """Seconds and date64 too, which Parquet, to whose types predicates are bound, does not have."""
     from parquet_bloom.predicates.casts import literal_of
 
-    kind = KINDS[name]
-    table = pa.table({"c": values(kind, 300, 5, nulls=False), "n": range(300)})
+    table = pa.table({name: values(KINDS[name], 300, 5 + i, nulls=False) for i, name in enumerate(names)})
     uri = tmp_path / "d.lance"
     dataset = lance.write_dataset(table, uri, max_rows_per_file=120)
-    ours = zones.build_index(uri, ["c"], tmp_path / "out", items=20, probability=1e-5).indexes[0].path
-    their_index(dataset, "c", 20, 1e-5)
-    skipped = 0
-    for row in range(0, 300, 30):
-        value = table["c"][row]
-        if pa.types.is_floating(kind) and value.as_py() != value.as_py():
-            continue
-        tree = Compare(("c",), "=", literal_of(value))
-        for index in (ours, uri):
-            found = zones.query_index(index, tree)
-            assert rows_kept(found, (120, 120, 60))[row], (index, str(tree))
-            assert found.unused == []
-            skipped += found.total_zones - len(found.zones)
-    assert skipped > 20
+    built = zones.build_index(uri, names, tmp_path / "out", items=20, probability=1e-5).indexes
+    for name, ours in zip(names, built, strict=True):
+        their_index(dataset, name, 20, 1e-5)
+        skipped = 0
+        for row in range(0, 300, 30):
+            value = table[name][row]
+            if pa.types.is_floating(KINDS[name]) and value.as_py() != value.as_py():
+                continue
+            tree = Compare((name,), "=", literal_of(value))
+            for index in (ours.path, uri):
+                found = zones.query_index(index, tree)
+                assert rows_kept(found, (120, 120, 60))[row], (index, str(tree))
+                assert found.unused == []
+                skipped += found.total_zones - len(found.zones)
+        assert skipped > 20, name
 
 
-@pytest.mark.parametrize("items", [1, 10, 1000])
-def test_is_null_is_exact_by_zones_with_and_without_a_bitmap(items, tmp_path):
+def test_is_null_is_exact_by_zones_with_and_without_a_bitmap(tmp_path):
     mask = np.zeros(100, bool)
     mask[[3, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 99]] = True
     pq.write_table(pa.table({"a": pa.array(np.arange(100), mask=mask)}), tmp_path / "1.parquet")
-    index = zones.build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out", items=items).indexes[0].path
-    bare = without_bitmap(index, Path(index).with_name("bare.lance"))
-    of_zone = np.arange(100) // items
-    holds = np.isin(of_zone, of_zone[mask])
-    for path in (index, bare):
-        assert np.array_equal(rows_kept(zones.query_index(path, "a IS NULL"), [100]), holds)
-    full = np.isin(of_zone, of_zone[~mask])
-    assert np.array_equal(rows_kept(zones.query_index(index, "a IS NOT NULL"), [100]), full)
-    assert rows_kept(zones.query_index(bare, "a IS NOT NULL"), [100]).all(), "has_null does not say: all of them"
+    for items in (1, 10, 1000):
+        out = tmp_path / f"out{items}"
+        index = zones.build_index(tmp_path / "1.parquet", ["a"], out, items=items).indexes[0].path
+        bare = without_bitmap(index)
+        of_zone = np.arange(100) // items
+        holds = np.isin(of_zone, of_zone[mask])
+        for path in (index, bare):
+            assert np.array_equal(rows_kept(zones.query_index(path, "a IS NULL"), [100]), holds), items
+        full = np.isin(of_zone, of_zone[~mask])
+        assert np.array_equal(rows_kept(zones.query_index(index, "a IS NOT NULL"), [100]), full), items
+        assert rows_kept(zones.query_index(bare, "a IS NOT NULL"), [100]).all(), "has_null does not say: all of them"
 
 
 def test_several_columns_meet_in_stretches(tmp_path):
@@ -221,17 +227,16 @@ def test_their_indexes_answer(tmp_path):
     assert len(found.zones) < 4
 
 
-@pytest.mark.parametrize("kind", [*KINDS.values(), pa.timestamp("ns", "Europe/Berlin")])
-def test_names_of_types_read_back(kind):
-    assert parse_kind(str(kind)) == kind
+def test_names_of_types_read_back():
+    for kind in (*KINDS.values(), pa.timestamp("ns", "Europe/Berlin")):
+        assert parse_kind(str(kind)) == kind
 
 
 # --- stale, foreign and wrong ----------------------------------------------------------------------
 
 
 def test_a_stale_index_is_refused(tmp_path):
-    pq.write_table(pa.table({"a": range(100)}), tmp_path / "1.parquet")
-    index = zones.build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out").indexes[0].path
+    index = of_100_numbers(tmp_path, 8192)
     assert zones.query_index(index, "a = 5").rows == 100
     pq.write_table(pa.table({"a": range(50, 150)}), tmp_path / "1.parquet")
     for call in (zones.query_index, lambda i, _: zones.verify_index(i)):
@@ -253,50 +258,46 @@ def test_data_and_index_may_move_together_or_alone(tmp_path):
         zones.verify_index(tmp_path / "elsewhere/far/out")
     (tmp_path / "one").rename(tmp_path / "two")
     assert zones.verify_index(tmp_path / "two/out")[0].status == "right"
+    for number, rows in ((55, [55]), (1000, [])):
+        found = parquet_bloom.read_table(tmp_path / "two/1.parquet", f"a = {number}", index=tmp_path / "two/out")
+        assert found["a"].to_pylist() == rows
     with pytest.raises(StaleIndexError):
         zones.verify_index(tmp_path / "elsewhere/far/out", root=tmp_path / "two")
 
 
-def damage(path, out, which):
-    def lost_bits(table):
-        filters = [bytearray(f.as_py()) for f in table["bloom_filter_data"]]
-        filters[1][:] = bytes(len(filters[1]))
-        return table.set_column(4, form.ZONE_SCHEMA.field(4), [pa.array([bytes(f) for f in filters], pa.binary())])
-
-    def shifted(table):
-        starts = pa.array([s + 1 for s in table["zone_start"].to_pylist()], pa.uint64())
-        return table.set_column(1, form.ZONE_SCHEMA.field(1), [starts])
-
-    def no_null(table):
-        return table.set_column(3, form.ZONE_SCHEMA.field(3), [pa.array([False] * table.num_rows)])
-
-    changes = {
-        "lost bits": {"change": lost_bits},
-        "shifted": {"change": shifted},
-        "a zone missing": {"change": lambda table: pa.concat_tables([table.slice(0, 1), table.slice(2)])},
-        "has_null lies": {"change": no_null},
-        "bitmap lies": {"nulls": lambda _: form.encode_nulls([])},
-    }
-    return rewrite(path, out, **changes[which])
+def lost_bits(table):
+    filters = [f.as_py() for f in table["bloom_filter_data"]]
+    filters[1] = bytes(len(filters[1]))
+    return with_column(table, 4, filters)
 
 
-WRONG = ["lost bits", "shifted", "a zone missing", "has_null lies", "bitmap lies"]
+def with_column(table, at, values):
+    return table.set_column(at, form.ZONE_SCHEMA.field(at), [pa.array(values, form.ZONE_SCHEMA.field(at).type)])
 
 
-@pytest.mark.parametrize("which", WRONG)
-def test_verify_finds_what_is_wrong_and_register_refuses_it(which, tmp_path):
+WRONG = {
+    "lost bits": {"change": lost_bits},
+    "shifted": {"change": lambda table: with_column(table, 1, [s + 1 for s in table["zone_start"].to_pylist()])},
+    "a zone missing": {"change": lambda table: pa.concat_tables([table.slice(0, 1), table.slice(2)])},
+    "has_null lies": {"change": lambda table: with_column(table, 3, [False] * table.num_rows)},
+    "bitmap lies": {"nulls": lambda _: form.encode_nulls([])},
+}
+
+
+def test_verify_finds_what_is_wrong_and_register_refuses_it(tmp_path):
     table = pa.table({"a": pa.array(range(100), mask=np.arange(100) % 9 == 0)})
     uri = tmp_path / "d.lance"
     lance.write_dataset(table, uri, max_rows_per_file=60)
     index = zones.build_index(uri, ["a"], tmp_path / "out", items=10).indexes[0].path
     assert zones.verify_index(index)[0].status == "right"
-    bad = damage(index, Path(index).with_name("bad.lance"), which)
-    verdict = zones.verify_index(bad)[0]
-    assert verdict.status == "wrong"
-    assert verdict.reason
-    with pytest.raises(DamagedFileError, match="is wrong and was not registered"):
-        zones.register_index(bad, uri)
-    assert not list(uri.glob("_indices/*"))
+    for which, changes in WRONG.items():
+        bad = rewrite(index, Path(index).with_name("bad.lance"), **changes)
+        verdict = zones.verify_index(bad)[0]
+        assert verdict.status == "wrong", which
+        assert verdict.reason
+        with pytest.raises(DamagedFileError, match="is wrong and was not registered"):
+            zones.register_index(bad, uri)
+        assert not list(uri.glob("_indices/*"))
     assert not lance.dataset(uri).describe_indices()
 
 
@@ -319,12 +320,10 @@ def test_an_index_of_other_data_of_the_same_shape_is_refused(tmp_path):
 
 
 def test_overlapping_zones_are_no_evidence(tmp_path):
-    pq.write_table(pa.table({"a": range(100)}), tmp_path / "1.parquet")
-    index = zones.build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out", items=10).indexes[0].path
+    index = of_100_numbers(tmp_path)
 
     def longer(table):
-        lengths = pa.array([n + 1 for n in table["zone_length"].to_pylist()], pa.uint64())
-        return table.set_column(2, form.ZONE_SCHEMA.field(2), [lengths])
+        return with_column(table, 2, [n + 1 for n in table["zone_length"].to_pylist()])
 
     bad = rewrite(index, Path(index).with_name("bad.lance"), change=longer)
     with pytest.raises(DamagedFileError, match="overlap"):
@@ -334,12 +333,11 @@ def test_overlapping_zones_are_no_evidence(tmp_path):
 
 
 def test_a_filter_of_no_size_admits_everything(tmp_path):
-    pq.write_table(pa.table({"a": range(100)}), tmp_path / "1.parquet")
-    index = zones.build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out", items=10).indexes[0].path
+    index = of_100_numbers(tmp_path)
 
     def cut(table):
         filters = [(f.as_py() * 2)[: 32 * (i % 2) + 5 * (i % 3)] for i, f in enumerate(table["bloom_filter_data"])]
-        return table.set_column(4, form.ZONE_SCHEMA.field(4), [pa.array(filters, pa.binary())])
+        return with_column(table, 4, filters)
 
     bad = rewrite(index, Path(index).with_name("bad.lance"), change=cut)
     found = zones.query_index(bad, "a = 1000000")
@@ -452,13 +450,8 @@ def test_empty_files_have_no_zones(tmp_path):
     assert zones.query_index(index, "a = 6").zones == []
 
 
-@pytest.mark.parametrize("name", zones.__all__)
-def test_every_public_name_is_there(name):
-    assert getattr(zones, name) is not None
-    assert name in dir(zones)
-
-
 def test_the_names_load_nothing_and_a_missing_pylance_is_said(tmp_path):
+    assert all(getattr(zones, name) is not None and name in dir(zones) for name in zones.__all__)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     code = f"""
 import sys
@@ -504,7 +497,7 @@ def test_the_commands(tmp_path):
     document = json.loads(command("index", "query", out, "a = 33", "--json").stdout)
     assert document["zones"] == [{"fragment": 0, "start": 30, "length": 10, "path": str(tmp_path / "1.parquet")}]
     assert command("index", "verify", out).returncode == 0
-    bad = damage(out / "a/bloomfilter.lance", out / "a/bad.lance", "lost bits")
+    bad = rewrite(out / "a/bloomfilter.lance", out / "a/bad.lance", lost_bits)
     assert command("index", "verify", bad).returncode == 1
     failed = command(*build, tmp_path / "1.parquet", "--column", "zz", "-o", out)
     assert (failed.returncode, error_lines(failed.stderr)) == (2, 1)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import re
-import shutil
 from decimal import Decimal
 
 import numpy as np
@@ -73,6 +70,11 @@ def data(tmp_path_factory):
     return folder, table
 
 
+def key_from(table, row):
+    """The first id from a row on that is not NULL."""
+    return next(v for v in table["id"].to_pylist()[row:] if v is not None)
+
+
 def scans(folder, predicate, columns=None):
     plain = parquet_bloom.Scan(folder / "data", predicate)
     indexed = IndexedScan(folder / "data", predicate, folder / "out")
@@ -127,8 +129,7 @@ def same_rows(one, other):
 
 
 def test_expressions_and_dnf_lists(data):
-    folder, table = data
-    key = table["id"][1200].as_py() or table["id"][1201].as_py()
+    folder, key = data[0], key_from(data[1], 1200)
     for filters in (pc.field("id") == key, [("id", "=", key)], (pc.field("id") == key) | (pc.field("u8") < 3)):
         mine = parquet_bloom.read_table(folder / "data", filters, index=folder / "out")
         assert same_rows(mine, parquet_bloom.read_table(folder / "data", filters))
@@ -136,8 +137,7 @@ def test_expressions_and_dnf_lists(data):
 
 
 def test_row_groups_fall_to_the_index(data):
-    folder, table = data
-    key = table["id"][1200].as_py() or table["id"][1201].as_py()
+    folder, key = data[0], key_from(data[1], 1200)
     scan = IndexedScan(folder / "data", f"id = {key}", folder / "out/id")
     assert [(name[-9:], groups) for name, groups in scan.kept] == [("1.parquet", [0])]
     assert {v.decided_by for v in scan.verdicts if v.skipped} <= {"index", "bounds"}
@@ -147,21 +147,16 @@ def test_row_groups_fall_to_the_index(data):
 
 def test_folders_names_and_missing_columns_are_filled_in(tmp_path):
     table = wide_table(900).select(["id", "few", "name"])
-    for i, part in enumerate(
-        ("year=2025/city=Kyiv", "year=2026/city=__HIVE_DEFAULT_PARTITION__", "year=2026/city=Oslo")
-    ):
-        (tmp_path / "data" / part).mkdir(parents=True)
+    parts = ("year=2025/city=Kyiv", "year=2026/city=__HIVE_DEFAULT_PARTITION__", "year=2026/city=Oslo")
+    for i, folder in enumerate(tmp_path / "data" / part for part in parts):
+        folder.mkdir(parents=True)
         one = table.slice(300 * i, 300)
-        pq.write_table(
-            one if i != 1 else one.drop_columns(["few"]),
-            tmp_path / "data" / part / "x.parquet",
-            use_dictionary=["few"],
-            **PAGES,
-        )
+        one = one if i != 1 else one.drop_columns(["few"])
+        pq.write_table(one, folder / "x.parquet", use_dictionary=["few"], **PAGES)
     zones.build_index(tmp_path / "data", ["id"], tmp_path / "out", items=20, probability=1e-4)
     left = 0
     for row in (3, 333, 666):
-        key = next(v for v in table["id"].to_pylist()[row:] if v is not None)
+        key = key_from(table, row)
         for predicate in (f"id = {key}", f"id = {key} AND year = 2026", f"id = {key} OR city = 'Oslo' AND id = 5"):
             plain, indexed, scan = scans(tmp_path, predicate)
             assert indexed.schema == plain.schema
@@ -174,7 +169,7 @@ def test_files_without_a_page_index_are_read_by_pages_too(tmp_path):
     table = wide_table(900)
     pq.write_table(table, tmp_path / "data.parquet", row_group_size=300, **PAGES | {"write_page_index": False})
     zones.build_index(tmp_path / "data.parquet", ["id"], tmp_path / "out", items=20)
-    key = next(v for v in table["id"].to_pylist()[400:] if v is not None)
+    key = key_from(table, 400)
     scan = IndexedScan(tmp_path / "data.parquet", f"id = {key}", tmp_path / "out")
     assert same_rows(scan.to_table(), parquet_bloom.read_table(tmp_path / "data.parquet", f"id = {key}"))
     assert scan.kept[0][1] == [1]
@@ -182,7 +177,7 @@ def test_files_without_a_page_index_are_read_by_pages_too(tmp_path):
 
 
 def test_an_offset_index_that_lies_is_not_used_or_an_error(tmp_path):
-    """Each byte of the offset indexes changed: rows as ever, or an error, never other rows."""
+    """Every second byte of an offset index changed: rows as ever, or an error, never other rows."""
     table = pa.table({"a": range(500), "b": [str(i) for i in range(500)]})
     pq.write_table(table, tmp_path / "x.parquet", use_dictionary=False, compression="none", **PAGES)
     whole = (tmp_path / "x.parquet").read_bytes()
@@ -192,13 +187,13 @@ def test_an_offset_index_that_lies_is_not_used_or_an_error(tmp_path):
     used = 0
     (tmp_path / "y.parquet").write_bytes(whole)
     zones.build_index(tmp_path / "y.parquet", ["b"], tmp_path / "out", items=20, probability=1e-4)
-    for at in range(first, first + length):
+    for at in range(first, first + length, 2):
         bad = bytearray(whole)
         bad[at] ^= 0x04
         (tmp_path / "y.parquet").write_bytes(bad)
         try:
             scan = IndexedScan(tmp_path / "y.parquet", "b = '333'", tmp_path / "out")
-            assert scan.to_table().to_pylist() in ([{"a": 333, "b": "333"}],)
+            assert scan.to_table().to_pylist() == [{"a": 333, "b": "333"}]
             used += bool(scan.pages.left)
         except DamagedFileError:
             pass
@@ -214,42 +209,14 @@ def test_a_changed_file_is_refused_and_a_new_one_read_whole(tmp_path):
         pq.write_table(pa.table({"a": range(100 * i, 100 * i + 100)}), tmp_path / f"data/{i}.parquet")
     zones.build_index(tmp_path / "data", ["a"], tmp_path / "out", items=10)
     pq.write_table(pa.table({"a": [42, 500]}), tmp_path / "data/2.parquet")
-    found = parquet_bloom.read_table(tmp_path / "data", "a = 42 OR a = 500", index=tmp_path / "out")
-    assert found["a"].to_pylist() == [42, 42, 500]
+    found = parquet_bloom.read_table(tmp_path / "data", "a IN (42, 142, 500)", index=tmp_path / "out")
+    assert found["a"].to_pylist() == [42, 142, 42, 500]
     pq.write_table(pa.table({"a": range(50, 150)}), tmp_path / "data/0.parquet")
     with pytest.raises(StaleIndexError, match=r"0.parquet: is not as it was when"):
         parquet_bloom.read_table(tmp_path / "data", "a = 120", index=tmp_path / "out")
     for i in range(2):
         (tmp_path / f"data/{i}.parquet").unlink()
     with pytest.raises(StaleIndexError, match="is an index of other files"):
-        parquet_bloom.read_table(tmp_path / "data", "a = 42", index=tmp_path / "out")
-
-
-def test_files_that_got_or_lost_filters_are_still_the_ones_that_were_indexed(tmp_path):
-    (tmp_path / "data").mkdir()
-    for i in range(2):
-        columns = {"a": range(100 * i, 100 * i + 100), "b": [str(n) for n in range(100)]}
-        pq.write_table(pa.table(columns), tmp_path / f"data/{i}.parquet", write_page_index=True)
-    zones.build_index(tmp_path / "data", ["a"], tmp_path / "out", items=10)
-    for column in ("a", "b"):
-        parquet_bloom.add_filters(tmp_path / "data", columns=[column], placement="tail", in_place=True)
-        found = parquet_bloom.read_table(tmp_path / "data", "a = 42 OR a = 142", index=tmp_path / "out")
-        assert found["a"].to_pylist() == [42, 142]
-    assert all(one.status == "right" for one in zones.verify_index(tmp_path / "out"))
-    path = tmp_path / "data/0.parquet"
-    more = {"in_place": True, "replace": True}
-    for change in (
-        lambda: parquet_bloom.add_filters(path, columns=["a", "b"], placement="footer", **more),
-        lambda: parquet_bloom.add_filters(path, columns=["a", "b"], placement="chunk-start", **more),
-        lambda: parquet_bloom.remove_filters(path, in_place=True),
-        lambda: path.write_bytes(re.sub(b"parquet_bloom", b"parquet_BLOOM", path.read_bytes())),
-    ):
-        change()
-        found = parquet_bloom.read_table(tmp_path / "data", "a = 42 OR a = 142", index=tmp_path / "out")
-        assert found["a"].to_pylist() == [42, 142]
-        assert all(one.status == "right" for one in zones.verify_index(tmp_path / "out"))
-    pq.write_table(pa.table({"a": range(101), "b": ["x"] * 101}), path)
-    with pytest.raises(StaleIndexError, match=r"0.parquet: is not as it was when .*: its 1 row groups have other rows"):
         parquet_bloom.read_table(tmp_path / "data", "a = 42", index=tmp_path / "out")
 
 
@@ -275,31 +242,10 @@ def test_a_lance_index_is_none_of_parquet_files(tmp_path):
         parquet_bloom.read_table(tmp_path / "1.parquet", "a = 5", index=tmp_path / "out")
 
 
-def test_moved_together_an_index_still_serves(tmp_path):
-    (tmp_path / "one").mkdir()
-    pq.write_table(pa.table({"a": range(100), "d": [dt.date(2026, 1, 1)] * 100}), tmp_path / "one/1.parquet")
-    zones.build_index(tmp_path / "one/1.parquet", ["a", "d"], tmp_path / "one/out", items=10)
-    shutil.move(tmp_path / "one", tmp_path / "two")
-    scan = IndexedScan(tmp_path / "two/1.parquet", "a = 55 AND d = DATE '2026-01-01'", tmp_path / "two/out")
-    assert scan.to_table()["a"].to_pylist() == [55]
-    assert IndexedScan(tmp_path / "two/1.parquet", "d = DATE '2026-01-02'", tmp_path / "two/out/d").kept == []
-
-
 def test_the_command(data):
-    folder, table = data
-    key = table["id"][5].as_py() or table["id"][6].as_py()
-    done = command(
-        "read",
-        folder / "data",
-        "--where",
-        f"id = {key}",
-        "--columns",
-        "id",
-        "--format",
-        "ndjson",
-        "--index",
-        folder / "out",
-    )
+    folder, key = data[0], key_from(data[1], 5)
+    asked = ("--where", f"id = {key}", "--columns", "id", "--format", "ndjson", "--index", folder / "out")
+    done = command("read", folder / "data", *asked)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"id": key})
     assert "index" in done.stderr
     failed = command("read", folder / "data", "--where", "id = 5", "--index", folder / "data")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -16,17 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import disguised_changes
+from support.lance_data import crafted
 from support.repeats import more_then_slow
 
 import parquet_bloom
 import parquet_bloom.lance as zones
-from parquet_bloom.errors import ConflictError, DamagedFileError, StaleIndexError
+from parquet_bloom.errors import ConflictError, StaleIndexError
 from parquet_bloom.filters import content
-from parquet_bloom.format import lance as form
-from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.storage import version_token
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.zones.container import FRAGMENTS, ZoneFile, ZoneWriter
+from parquet_bloom.zones.container import FRAGMENTS, ZoneFile
 
 PLANTED = 123456789012345678
 
@@ -168,8 +166,7 @@ def test_a_copy_is_read_once_and_only_where_the_index_is_asked(
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("placement", ["footer", "chunk-start", "tail"])
-def test_filters_that_come_and_go_change_no_content(placement: str, tmp_path: Path) -> None:
+def test_filters_that_come_and_go_change_no_content(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = pa.table({"id": np.arange(3000) * 7, "name": [f"n{i}" for i in range(3000)]})
     pq.write_table(table, path, row_group_size=700, write_page_index=True)
@@ -182,13 +179,18 @@ def test_filters_that_come_and_go_change_no_content(placement: str, tmp_path: Pa
             assert found["id"].to_pylist() == [value]
         assert [one.status for one in zones.verify_index(tmp_path / "index", path)] == ["right"] * 2
 
-    parquet_bloom.add_filters(path, columns=["id"], in_place=True, placement=placement)
-    assert path.read_bytes() != whole
-    check()
-    parquet_bloom.add_filters(path, columns=["name"], in_place=True, placement="tail")
-    check()
-    parquet_bloom.remove_filters(path, in_place=True)
-    assert path.read_bytes() == whole
+    for placement in ("footer", "chunk-start", "tail"):
+        parquet_bloom.add_filters(path, columns=["id"], in_place=True, placement=placement)
+        assert path.read_bytes() != whole
+        check()
+        parquet_bloom.add_filters(path, columns=["name"], in_place=True, placement="tail")
+        check()
+        parquet_bloom.remove_filters(path, in_place=True)
+        assert path.read_bytes() == whole
+        check()
+    parquet_bloom.add_filters(path, columns=["id"], in_place=True)
+    parquet_bloom.add_filters(path, columns=["id", "name"], in_place=True, replace=True, placement="chunk-start")
+    path.write_bytes(path.read_bytes().replace(b"parquet_bloom", b"parquet_BLOOM"))
     check()
 
 
@@ -254,7 +256,7 @@ def rewrites_of(seed: int) -> Iterator[tuple[bytes, bytes, Any]]:
             yield old, new, value
 
 
-@pytest.mark.parametrize("seed", [0, 1, *more_then_slow(range(2, 40), 3)])
+@pytest.mark.parametrize("seed", [0, *more_then_slow(range(1, 40), 4)])
 def test_no_row_is_lost_to_a_random_rewrite(seed: int, tmp_path: Path) -> None:
     cases = list(rewrites_of(seed))
     assert len(cases) >= 5, "most random files have a rewrite that looks alike"
@@ -338,20 +340,10 @@ def test_a_storage_without_etags_is_read_to_know_it(tmp_path: Path, checksums: l
 
 def saying(index: Path, folder: Path, change: Any) -> Path:
     """An index that says other things of its files."""
-    import lance.file
-
-    file, table = ZoneFile(str(index)), lance.file.LanceFileReader(str(index)).read_all().to_table()
-    said = json.loads(file.metadata[FRAGMENTS])
+    said = json.loads(ZoneFile(str(index)).metadata[FRAGMENTS])
     for one in said:
         change(one)
-    path = folder / "id" / form.FILE_NAME
-    with ZoneWriter(
-        AtomicFile.new(path, False, False, by_name=True), {**file.metadata, FRAGMENTS: json.dumps(said)}
-    ) as writer:
-        for batch in table.to_batches():
-            writer.write(batch)
-        writer.commit()
-    return path
+    return crafted(index, folder, **{FRAGMENTS: json.dumps(said)})
 
 
 @pytest.fixture
@@ -382,28 +374,21 @@ def test_an_index_without_checksums_is_refused(index: Path, tmp_path: Path) -> N
     assert zones.inspect_index(old).fragments is not None
 
 
-@pytest.mark.parametrize("told", [{"rows": [300], "chunk_xxh3": []}, {"rows": [], "chunk_xxh3": []},
-                                  {"rows": [300], "chunk_xxh3": ["-1"]}, {"rows": [1 << 70], "chunk_xxh3": ["f" * 64]}],
-                         ids=str)  # fmt: skip
-def test_checksums_that_do_not_fit_make_an_index_stale(told: dict[str, Any], index: Path, tmp_path: Path) -> None:
-    wrong = saying(index, tmp_path / "wrong", lambda one: (one.update(told), one.pop("token", None)))
-    with pytest.raises(StaleIndexError, match="is not as it was"):
-        zones.query_index(wrong, "id = 5")
+def test_checksums_that_do_not_fit_make_an_index_stale(index: Path, tmp_path: Path) -> None:
+    """What is no checksum at all is damage: test_hostile_indexes.py."""
+    for at, told in enumerate((
+        {"rows": [300], "chunk_xxh3": []}, {"rows": [], "chunk_xxh3": []}, {"rows": [300], "chunk_xxh3": ["-1"]},
+        {"rows": [1 << 70], "chunk_xxh3": ["f" * 64]},
+    )):  # fmt: skip
+        wrong = saying(index, tmp_path / f"{at}", lambda one, told=told: (one.update(told), one.pop("token", None)))
+        with pytest.raises(StaleIndexError, match="is not as it was"):
+            zones.query_index(wrong, "id = 5")
 
 
-@pytest.mark.parametrize("told", [{"rows": 5}, {"chunk_xxh3": [1]}, {"rows": [True]}, {"token": []},
-                                  {"token": "x"}, {"chunk_xxh3": None}], ids=str)  # fmt: skip
-def test_what_is_no_checksum_is_damage(told: dict[str, Any], index: Path, tmp_path: Path) -> None:
-    wrong = saying(index, tmp_path / "wrong", lambda one: one.update(told))
-    with pytest.raises(DamagedFileError, match="fragment"):
-        zones.query_index(wrong, "id = 5")
-
-
-@pytest.mark.parametrize("token", [{}, {"size": 1}, {"inode": 1}, {"device": {}}, {"etag": "a", "size": 1}], ids=str)
-def test_a_token_that_is_none_proves_nothing(
-    token: dict[str, Any], index: Path, tmp_path: Path, checksums: list[tuple[str, int]]
-) -> None:
-    other = saying(index, tmp_path / "other", lambda one: one.update(token=token))
-    assert zones.query_index(other, "id IS NULL").rows == 0
-    assert checksums
-    assert os.path.exists(other)
+def test_a_token_that_is_none_proves_nothing(index: Path, tmp_path: Path, checksums: list[tuple[str, int]]) -> None:
+    for at, token in enumerate(({}, {"size": 1}, {"inode": 1}, {"device": {}}, {"etag": "a", "size": 1})):
+        content._remembered.renew()
+        checksums.clear()
+        other = saying(index, tmp_path / f"{at}", lambda one, token=token: one.update(token=token))
+        assert zones.query_index(other, "id IS NULL").rows == 0
+        assert checksums, token

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.format import arrow_types
+from parquet_bloom.format.literals import read_clock
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.keys.locate import facts_of, keys_as_array, locate
 from parquet_bloom.options import PathLike
@@ -136,8 +137,9 @@ def as_type(name: str, column: Any, kind: pa.DataType) -> Any:
             # Arrow rounds a float to a decimal, and wants room for the 19 digits that any int64 may have.
             column = column.cast(pa.string())
         if is_text(column.type) and kind == _UUID:
-            texts = column.to_pylist()
-            column = pa.array([None if text is None else UUID(text).bytes for text in texts], pa.binary(16))
+            column = _read(column, lambda text: UUID(text).bytes, pa.binary(16))
+        if is_text(column.type) and pa.types.is_time(kind):  # Arrow has no such cast
+            column = _read(column, read_clock, pa.time64("ns")).cast(kind)
         fits = _keeps_values(column.type, kind)
         found = column.cast(kind) if fits else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -145,6 +147,11 @@ def as_type(name: str, column: Any, kind: pa.DataType) -> Any:
     if not fits or (kind in _SMALL_FLOATS and pc.sum(pc.is_inf(found)).as_py() != _infinite(column)):
         raise RequestError(reason)
     return found
+
+
+def _read(column: Any, read: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """Texts as what they mean. Raises ValueError."""
+    return pa.array([None if text is None else read(text) for text in column.to_pylist()], kind)
 
 
 def _infinite(column: Any) -> int | None:

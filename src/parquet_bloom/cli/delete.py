@@ -93,7 +93,7 @@ def command(
 
 def print_report(name: str, report: KeyChanges, as_json: bool, show_all: bool) -> int:
     """Print the report of a command; its exit status."""
-    from parquet_bloom.report.changed import print_changes
+    from parquet_bloom.report.added import print_changes
 
     if as_json:
         print_json(name, report)

@@ -375,7 +375,7 @@ def read(
     limit: int,
     **options: Unpack[_SearchOptions],
 ) -> int:
-    """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
+    """Rows that match, from the row groups that filters of any form leave. NaN is the largest value.
 
     Of a table (delta:, iceberg:, ducklake:) the rows that live, read as `parquet-bloom read` does.
 

@@ -7,6 +7,7 @@ struct {x, y}; list<element>; map<key, value>            nested: two, one and tw
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -243,11 +244,16 @@ def arrows_own(*parts: bytes) -> pa.Buffer:
 
 
 def array_of(values: Sequence[Any]) -> pa.Array:
-    """Python's values as an array: integers that UINT64 alone holds too, which pyarrow does not try by itself.
+    """Python's values as an array, in which none became another one. Raises what pyarrow raises.
 
-    Raises what pyarrow raises.
+    pyarrow by itself does not try UINT64, cuts pandas' Timestamps to microseconds, and times beside a date to days.
     """
     try:
-        return pa.array(values)
+        found = pa.array(values)
     except OverflowError:
         return pa.array(values, pa.uint64())
+    if _T.is_date(found.type) and any(isinstance(value, dt.datetime) for value in values):
+        raise pa.ArrowInvalid("days and times are among them")
+    if _T.is_timestamp(found.type) and any(getattr(value, "nanosecond", 0) for value in values):
+        return pa.array(values, pa.timestamp("ns", found.type.tz))
+    return found

@@ -191,16 +191,13 @@ class Footer:
 
     @property
     def head(self) -> FileMetaData:
-        """The metadata before the row groups: version, schema, num_rows; the rest may be missing.
-
-        A WalkedFooter decodes no row group for it.
-        """
+        """The metadata before the row groups, which a WalkedFooter does not decode for it; the rest may be missing."""
         return self.metadata
 
     @cached_property
     def rows(self) -> list[int]:
-        """The rows of each row group; 0 where a footer does not count them."""
-        return [group.num_rows or 0 for group in self.metadata.row_groups]
+        """The rows of each row group."""
+        return [group.num_rows for group in self.metadata.row_groups]
 
     @cached_property
     def foreign_filter_fields(self) -> set[tuple[int, int]]:
@@ -391,6 +388,8 @@ def _check_columns(i: int, group: RowGroup, columns: int) -> None:
     found = 0 if group.columns is None else len(group.columns)
     if group.columns is None or found != columns:
         raise FooterError(f"row group {i} has {found} column chunks, the schema has {columns} columns")
+    if group.num_rows is None:  # no row would be read, in silence
+        raise FooterError(f"row group {i} does not say how many rows it has")
 
 
 def _check_chunk(chunk: ColumnChunk, where: str) -> None:

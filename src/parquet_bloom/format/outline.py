@@ -289,7 +289,7 @@ def outline_of(footer: Footer) -> Outline:
     if DRAFT_FILTER.search(footer.data):
         for (i, j), data in draft_structs(footer.data).items():
             keep(Slot.DRAFT_FILTER, i, j, data)
-    rows = np.array([group.num_rows or 0 for group in groups], np.int64)
+    rows = np.array([group.num_rows for group in groups], np.int64)
     metadata = footer.metadata
     rest = FileMetaData(
         schema=metadata.schema,

@@ -202,8 +202,8 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
     raise unknown_column(shown, [leaf.name for leaf in leaves])
 
 
-def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
-    """The message on an unknown name: near names, or some of all; `none` where there are none."""
+def unknown_column(shown: str, names: Sequence[str], none: str = "none", where: str = "") -> UnknownColumnError:
+    """The message on an unknown name: near names, or some of all; `none` where there are none; `where` before it."""
     from difflib import get_close_matches  # for messages alone
 
     near = get_close_matches(shown, names, 3, 0.6)
@@ -211,11 +211,11 @@ def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> Unkn
     near = [name for name in dict.fromkeys(near) if name != shown][:3]
     if "," in shown and all(part.strip() in names for part in shown.split(",")):
         apart = parameter("columns", [part.strip() for part in shown.split(",")])
-        return UnknownColumnError(f"no column {shown}; name each by itself: " + apart)
+        return UnknownColumnError(f"{where}no column {shown}; name each by itself: " + apart)
     if near:
-        return UnknownColumnError(f"no column {shown}; near names: {', '.join(near)}")
+        return UnknownColumnError(f"{where}no column {shown}; near names: {', '.join(near)}")
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    return UnknownColumnError(f"no column {shown}; there are: {some or none}")
+    return UnknownColumnError(f"{where}no column {shown}; there are: {some or none}")
 
 
 def choose_leaves(leaves: Sequence[Leaf], patterns: Iterable[str]) -> list[Leaf]:

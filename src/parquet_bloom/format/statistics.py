@@ -155,6 +155,9 @@ def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
     some_value = some_value | has_low | has_high  # they are bounds of values, whatever null_count says
     # 3. Bounds that contradict something are none: of unsound chunks, with a NaN, or the lower above the upper.
     good = sound & ~_spoilt(low, has_low & sound, high, has_high & sound, domain)
+    lone = (slots[Slot.MIN_VALUE] == NONE) != (slots[Slot.MAX_VALUE] == NONE)
+    if lone.any():  # some writers give one bound, but those that give old ones too give both: a field is damaged
+        good &= ~(lone & ((slots[Slot.OLD_MIN] != NONE) | (slots[Slot.OLD_MAX] != NONE)))
     return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & good, has_high & good)
 
 
@@ -167,13 +170,11 @@ def _spoilt(
 ) -> NDArray[np.bool_]:
     """Find bounds of which one is a NaN, the one value that differs from itself, or the lower is above the upper."""
     both = has_low & has_high
+    spoilt: NDArray[np.bool_] = np.zeros(len(both), bool)
     if domain == "float":  # one NaN spoils both
         spoilt = (has_low & (low != low)) | (has_high & (high != high))
-    else:
-        spoilt = np.zeros(len(both), bool)
     spoilt[both] |= (low[both] > high[both]).astype(bool)
-    found: NDArray[np.bool_] = spoilt
-    return found
+    return spoilt
 
 
 def page_statistics(

@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
+Meanwhile = Callable[[], object]  # is called once Arrow's threads decode, before the first batch is asked for
+
+
+def nothing() -> None:
+    """Do nothing meanwhile."""
+
 
 _MOST_BYTES = 8 << 20  # of one file that are all there before pyarrow reads it; a larger one is read ahead
 _MOST_AHEAD = 64 << 20  # of a large one
@@ -410,17 +416,20 @@ def _end_scans() -> None:
 
 
 def batches_of(
-    scanner: Callable[[], ds.Scanner], files: Sequence[FetchedFile]
+    scanner: Callable[[], ds.Scanner], files: Sequence[FetchedFile], meanwhile: Meanwhile = nothing
 ) -> Generator[pa.RecordBatch, None, None]:
     """The batches of a scanner over these files. When this is closed, Arrow gets nothing of them any more.
 
     scanner  makes it; nobody else keeps it, nor fragments of it
     """
     if all(file.source.is_whole_in_memory for file in files):
-        yield from scanner().to_batches()  # no thread of Arrow's calls Python
+        batches = scanner().to_batches()  # no thread of Arrow's calls Python
+        meanwhile()
+        yield from batches
         return
     scan = _Scan(scanner().to_reader(), files)
     try:
+        meanwhile()
         while (batch := scan.next()) is not None:
             yield batch
     finally:

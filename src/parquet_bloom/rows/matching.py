@@ -40,7 +40,8 @@ from parquet_bloom.storage.remote import in_order, side_by_side
 _LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed
 _RUN = 4  # row groups that are read at once where many rows match; the next ones are decoded while one is filtered
 _STRETCH = 1 << 12  # rows: a stretch of so many with one that matches is read as a page of a column would be
-_FILTERED = 1 << 13  # rows of the predicate's columns in a batch, or more: a reader may want batches of one row
+_FILTERED = 1 << 18  # rows of the predicate's columns in a batch, or more: a reader may want batches of one row
+_FILTERED_AT_ONCE = 1 << 19  # the same where nobody says: each batch waits for the interpreter, which reads headers
 _TOGETHER = 256  # row groups of which rows are chosen at a time
 _AT_ONCE = 64 << 20  # bytes of the predicate's columns, of several row groups, that are read before any other ones
 
@@ -108,6 +109,7 @@ class Reading:
         self._every = list(rows.schema.names if names is None else names)
         names_differ = len(set(rows.schema.names)) == len(rows.schema.names)
         self._takes = bool(self._every) and names_differ and NUMBER not in self._every  # single rows of a row group
+        self._first_page_rows: dict[tuple[int, int], int] = {}  # by id(file) and row group
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -158,7 +160,7 @@ class Reading:
             some, before, found = pieces[at:stop], many, 0
             if by_columns:
                 ahead = self._ahead(some, first)
-                kept = list(self._kept(some, first, filters[0]))
+                kept = list(self._kept(some, first, filters[0], ahead))
                 sizes = [(piece, self._read_rows(piece, _positions(batches))) for piece, batches in kept]
                 many = _are_many(sizes)
                 if many:  # these, too, are read again
@@ -214,8 +216,11 @@ class Reading:
             return max(_STRETCH, -(-piece.rows // len(places.pages)))
         if not piece.file.file.is_local:
             return _STRETCH
-        with opened_as_searched(piece.file, self._rows.opened) as source:
-            return max(_STRETCH, first_page_rows(source, outline, piece.group, leaf))
+        chunk = id(piece.file), piece.group
+        if chunk not in self._first_page_rows:
+            with opened_as_searched(piece.file, self._rows.opened) as source:
+                self._first_page_rows[chunk] = first_page_rows(source, outline, piece.group, leaf)
+        return max(_STRETCH, self._first_page_rows[chunk])
 
     def _read_rows(self, piece: _Piece, positions: Positions) -> int:
         """The rows of those pages of a row group in which some rows lie; 0 without one."""
@@ -301,11 +306,11 @@ class Reading:
                 ahead.read(file, self._rows.opened, groups, leaves)
         return ahead
 
-    def _kept(self, pieces: Sequence[_Piece], first: list[str], keep: Filter) -> Iterator[_Kept]:
+    def _kept(self, pieces: Sequence[_Piece], first: list[str], keep: Filter, ahead: Ahead) -> Iterator[_Kept]:
         """The first columns of the rows that a filter keeps, the last one their positions in the row group."""
         for single, some in groupby(self._chosen(pieces), lambda piece: piece.wanted is not None):
             if not single:
-                yield from self._kept_of(list(some), first, keep)
+                yield from self._kept_of(list(some), first, keep, ahead)
                 continue
             for piece in some:
                 assert piece.wanted is not None
@@ -321,14 +326,14 @@ class Reading:
         schema = self._rows.projected(names).append(pa.field(NUMBER, pa.int64()))
         return pa.Table.from_arrays([*(columns[name] for name in names), pa.chunked_array([positions])], schema=schema)
 
-    def _kept_of(self, pieces: list[_Piece], first: list[str], keep: Filter) -> Iterator[_Kept]:
+    def _kept_of(self, pieces: list[_Piece], first: list[str], keep: Filter, ahead: Ahead) -> Iterator[_Kept]:
         ends = np.cumsum([piece.rows for piece in pieces])
         starts = ends - [piece.rows for piece in pieces]
         found: list[list[pa.RecordBatch]] = [[] for _ in pieces]
         # Nothing else is read before the end: a scan of pyarrow's within another one can wait for ever (26.0.1, with
         # two threads), and what was fetched of a file on another storage goes when other columns of it are fetched.
-        rows = None if self._batch_rows is None else max(self._batch_rows, _FILTERED)
-        with closing(self._rows.numbered(_parts(pieces), first, rows)) as batches:
+        rows = _FILTERED_AT_ONCE if self._batch_rows is None else max(self._batch_rows, _FILTERED)
+        with closing(self._rows.numbered(_parts(pieces), first, rows, ahead.meanwhile)) as batches:
             for batch, before in batches:
                 at = int(np.searchsorted(ends, before + batch.column(len(first))[0].as_py(), "right"))
                 kept = keep.filter_batch(batch)

@@ -9,16 +9,17 @@ would be a request: without an index a chunk is read whole there, as one is whos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnIndex, PageType
-from parquet_bloom.errors import FooterError
+from parquet_bloom.errors import FileError, FooterError
 from parquet_bloom.filters.page_places import PagePlaces, extent_of, index_range, indexed_places, walked_places
 from parquet_bloom.format import compact
 from parquet_bloom.format.compact import PageHead, page_head
@@ -191,15 +192,28 @@ class Ahead:
 
     def __init__(self) -> None:
         self._coming: list[Future[None]] = []
+        self._local: list[Callable[[], None]] = []
 
     def read(
         self, file: FileResult, opened: Mapping[int, OpenFile], row_groups: Sequence[int], leaves: Sequence[Leaf]
     ) -> None:
-        """Begin to.
+        """Begin to; of a file of this machine when `meanwhile` is called.
 
         opened  files that are open, by id(DataFile)
         """
-        self._coming.append(submit(_read_places_in, file, opened, row_groups, leaves))
+        if file.file.is_local:
+            self._local.append(partial(_read_places_in, file, opened, row_groups, leaves))
+        else:
+            self._coming.append(submit(_read_places_in, file, opened, row_groups, leaves))
+
+    def meanwhile(self) -> None:
+        """Read those of files of this machine, in the calling thread, which waits for threads of Arrow's otherwise.
+
+        A thread of ours would contend with it for the interpreter, which took longer than both in turn.
+        """
+        with suppress(FileError):  # it is an error once the places are needed
+            while self._local:
+                self._local.pop()()
 
     def wait(self) -> None:
         """Wait for them; what went wrong is an error once the places are needed."""

@@ -44,7 +44,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.layouts import SCHEMA_KEY, leaf_types, own_leaves, stored_schema
 from parquet_bloom.rows.pages import ColumnPages, disbelieve, has_offset_index, is_dictionary, pages_of, read_places
-from parquet_bloom.rows.selection import RowSelection, taken
+from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_as_searched
 from parquet_bloom.storage.open_file import REMOTE_GAP, OpenFile
 
@@ -218,6 +218,7 @@ def columns_at(
     if not columns:
         return {}
     parts: dict[str, list[pa.ChunkedArray]] = {name: [] for name in columns}
+    places: dict[bytes, Positions] = {}
     with opened_as_searched(file, opened) as source:
         read_places(source, outline, [group], [leaf for leaves in columns.values() for leaf in leaves])
         for one in _files(source, outline, group, list(columns.values()), wanted):
@@ -228,8 +229,12 @@ def columns_at(
                 pairs = list(zip(one.columns, decoded, strict=True))
                 if all(body.fits(column) for body, column in pairs):
                     for body, column in pairs:
-                        parts[body.pages.leaf.path[0]].append(wanted_of(column, body.pages, wanted))
-                        counts.add(body.pages, body.of_bytes)
+                        pages = body.pages
+                        like = pages.rows.tobytes()  # most columns of a file have pages of the same rows
+                        if like not in places:
+                            places[like] = places_in(pages, wanted)
+                        parts[pages.leaf.path[0]].append(_taken_of(column, places[like]))
+                        counts.add(pages, body.of_bytes)
                     continue
             if not doubtful:
                 text = f"row group {group}, column {own[0]}: pages of {one.rows} rows decode to {len(decoded[0])}"
@@ -348,13 +353,20 @@ def _bodies(
     return sorted(bodies, key=lambda body: body.pages.leaf.index)
 
 
-def wanted_of(column: pa.ChunkedArray, pages: ColumnPages, wanted: RowSelection) -> pa.ChunkedArray:
-    """The rows that are wanted, out of a column of pages that have more."""
+def places_in(pages: ColumnPages, wanted: RowSelection) -> Positions:
+    """The places of the wanted rows among those of the pages that hold them: int64[wanted.count], ascending."""
     rows = pages.rows
     lengths = rows[:, 1] - rows[:, 0]
     positions = wanted.positions()
     page = np.searchsorted(rows[:, 0], positions, "right") - 1
-    at = (np.cumsum(lengths) - lengths)[page] + positions - rows[page, 0]
+    places: Positions = (np.cumsum(lengths) - lengths)[page] + positions - rows[page, 0]
+    return places
+
+
+def _taken_of(column: pa.ChunkedArray, at: Positions) -> pa.ChunkedArray:
+    """The values at these places of a column."""
+    if column.num_chunks == 1:
+        return pa.chunked_array([taken(column.chunk(0), at)])
     parts, start = [], 0
     for chunk in column.chunks:
         stop = start + len(chunk)

@@ -29,7 +29,17 @@ from parquet_bloom.format.arrow_types import leaf_arrays, wider
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT96, Leaf
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Compare, IsNull
-from parquet_bloom.rows.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
+from parquet_bloom.rows.fetched import (
+    FetchedFile,
+    Fetcher,
+    FilePart,
+    Meanwhile,
+    arrow_file,
+    batches_of,
+    errors_of,
+    nothing,
+    scan_options,
+)
 from parquet_bloom.rows.layouts import (
     file_format,
     for_scanner,
@@ -76,11 +86,12 @@ class RowGroups(Protocol):
         """
 
     def numbered(
-        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None, meanwhile: Meanwhile = nothing
     ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
         """The same with a last column NUMBER, int64, and what is to be added to it, as one number for the batch.
 
         The sums count the rows of these row groups from 0, deleted ones too. No batch has rows of two row groups.
+        meanwhile  may be called while pyarrow decodes
         """
 
     def projected(self, names: Sequence[str]) -> pa.Schema:
@@ -346,14 +357,15 @@ class FileRows:
 
     def _others(self) -> Iterator[tuple[DataFile, set[str]]]:
         """A file of each schema that differs from the first's, and the columns of which both have other types."""
-        first, seen = None, set()
+        first = None
         hidden = {key.path[0] for key in self._keys}
+        by_leaves: dict[int, FileResult] = {}
         for one in self._searched():
             assert one.outline is not None
+            by_leaves.setdefault(id(one.outline.leaves), one)  # files of one schema share the tuple
+        for one in by_leaves.values() if len(by_leaves) > 1 else ():
+            assert one.outline is not None
             leaves = one.outline.leaves
-            if id(leaves) in seen:  # files of one schema share the tuple
-                continue
-            seen.add(id(leaves))
             kinds: dict[str, list[Leaf]] = {}
             for leaf in leaves:
                 kinds.setdefault(leaf.path[0], []).append(replace(leaf, index=0, path=(), element=0, optional=True))
@@ -414,9 +426,13 @@ class FileRows:
         return ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
 
     def batches(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
+        self,
+        parts: Sequence[FilePart],
+        names: Sequence[str] | None,
+        batch_rows: int | None,
+        meanwhile: Meanwhile = nothing,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """As SourceRows has it."""
+        """As SourceRows has it; meanwhile: as `numbered` has it."""
         options: dict[str, Any] = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
         if batch_rows is None:
             options = {}
@@ -426,14 +442,14 @@ class FileRows:
             for some, files in scans:
                 self._check(some, top)
                 scanner = partial(self._scanner, some, files, columns=wanted, **options)
-                with errors_of(files), closing(batches_of(scanner, files)) as batches:
+                with errors_of(files), closing(batches_of(scanner, files, meanwhile)) as batches:
                     yield from batches
 
     def numbered(
-        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None, meanwhile: Meanwhile = nothing
     ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
         """As SourceRows has it."""
-        with closing(self.batches(parts, names, batch_rows)) as batches:
+        with closing(self.batches(parts, names, batch_rows, meanwhile)) as batches:
             for batch, start in counted(batches, parts):
                 yield with_numbers(batch), start
 

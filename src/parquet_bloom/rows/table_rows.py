@@ -19,7 +19,17 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.rows.fetched import FetchedFile, Fetcher, FilePart, arrow_file, batches_of, errors_of, scan_options
+from parquet_bloom.rows.fetched import (
+    FetchedFile,
+    Fetcher,
+    FilePart,
+    Meanwhile,
+    arrow_file,
+    batches_of,
+    errors_of,
+    nothing,
+    scan_options,
+)
 from parquet_bloom.rows.layouts import path_of, projected, select_columns
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
 from parquet_bloom.rows.selection import RowSelection
@@ -65,19 +75,23 @@ class TableRows:
                 yield batch
 
     def numbered(
-        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None, meanwhile: Meanwhile = nothing
     ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
         """As SourceRows has it."""
-        with closing(self._rows(parts, names, batch_rows)) as found:
+        with closing(self._rows(parts, names, batch_rows, meanwhile)) as found:
             for batch, numbers in found:
                 yield with_numbers(batch, numbers), 0
 
     def _rows(
-        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int | None
+        self,
+        parts: Sequence[FilePart],
+        names: Sequence[str] | None,
+        batch_rows: int | None,
+        meanwhile: Meanwhile = nothing,
     ) -> Generator[_Numbered, None, None]:
         wanted = self.schema.names if names is None else list(names)
         top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
-        with closing(self._of_parts(parts, top, batch_rows or _BATCH_ROWS)) as found:
+        with closing(self._of_parts(parts, top, batch_rows or _BATCH_ROWS, meanwhile)) as found:
             for batch, numbers in found:
                 yield batch if wanted == top else select_columns(batch, wanted), numbers
 
@@ -145,31 +159,41 @@ class TableRows:
         columns = pa.Table.from_batches([view.batch(batch, ready) for batch in table.to_batches()]).columns
         return dict(zip(ready, columns, strict=True))
 
-    def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[_Numbered, None, None]:
+    def _of_parts(
+        self, parts: Sequence[FilePart], names: list[str], n: int, meanwhile: Meanwhile
+    ) -> Generator[_Numbered, None, None]:
         """Files one after the other; the next ones are read ahead."""
         counts = [int(file.outline.rows[groups].sum()) for file, groups in parts if file.outline is not None]
         firsts = np.cumsum(counts) - counts
         some = list(zip(parts, firsts.tolist(), strict=True))
         if len(some) == 1:
-            return self._file(some[0], names, n)
+            return self._file(some[0], names, n, meanwhile)
         remote = bool(parts) and not parts[0][0].file.is_local
         return chain_results(partial(self._file, names=names, n=n), some, _REMOTE_FILES if remote else _FILES, _BATCHES)
 
     # --- one file ---------------------------------------------------------------------------------
 
-    def _file(self, one: tuple[FilePart, int], names: list[str], n: int) -> Generator[_Numbered, None, None]:
+    def _file(
+        self, one: tuple[FilePart, int], names: list[str], n: int, meanwhile: Meanwhile = nothing
+    ) -> Generator[_Numbered, None, None]:
         """The rows of a part, and the number of each: the part's first one has the number that comes with it."""
         part, first = one
         view = self._view(part[0])
         stored = view.stored_names(names)
         with closing(self._fetcher.scans([part], set(stored))) as scans:
             for _, files in scans:
-                with errors_of(files), closing(self._scanned(part, files, view, names, n)) as batches:
+                with errors_of(files), closing(self._scanned(part, files, view, names, n, meanwhile)) as batches:
                     for batch, numbers in batches:
                         yield batch, numbers + first
 
     def _scanned(
-        self, part: FilePart, files: Sequence[FetchedFile], view: FileView, names: list[str], n: int
+        self,
+        part: FilePart,
+        files: Sequence[FetchedFile],
+        view: FileView,
+        names: list[str],
+        n: int,
+        meanwhile: Meanwhile,
     ) -> Generator[_Numbered, None, None]:
         file, groups = part
         stored = view.stored_names(names)
@@ -183,7 +207,7 @@ class TableRows:
             )  # fmt: skip
 
         deleted = self._deleted_among(file, groups)
-        with closing(batches_of(scanner, files)) as batches:
+        with closing(batches_of(scanner, files, meanwhile)) as batches:
             for batch, start in counted(batches, [part]):
                 stop = start + batch.num_rows
                 gone = deleted[slice(*np.searchsorted(deleted, (start, stop)))] - start

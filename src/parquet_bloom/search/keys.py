@@ -23,7 +23,7 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBlo
 from parquet_bloom.filters.asking import Files, alone, ask_whole
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
-from parquet_bloom.format.arrow_types import has_any_length
+from parquet_bloom.format.arrow_types import array_of, has_any_length
 from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.outline import NONE, Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
@@ -134,10 +134,8 @@ def _keys(stored: pa.Array, order: list[Any], numbers: Integers) -> Keys:
 def _as_array(values: Any) -> pa.Array | None:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if isinstance(values, list) and any(getattr(value, "nanosecond", 0) for value in values):
-        return None  # pyarrow would cut pandas' Timestamps off
     try:
-        return values if isinstance(values, pa.Array) else pa.array(values)
+        return values if isinstance(values, pa.Array) else array_of(values)
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
         return None
 

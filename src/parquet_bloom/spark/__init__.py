@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from parquet_bloom.spark.keys import build_index
     from parquet_bloom.spark.locating import locate
     from parquet_bloom.spark.repairing import repair
-    from parquet_bloom.spark.source.reading import read
-    from parquet_bloom.spark.source.source import ParquetBloomSource, register
+    from parquet_bloom.spark.source.source import ParquetBloomSource, read, register
     from parquet_bloom.spark.zones import build_zone_index
 
 _HOMES = {
@@ -74,7 +73,7 @@ _HOMES = {
     "inspect_filters": "jobs",
     "locate": "locating",
     "prune": "jobs",
-    "read": "source.reading",
+    "read": "source.source",
     "repair": "repairing",
     "verify_filters": "jobs",
     "ParquetBloomSource": "source.source",

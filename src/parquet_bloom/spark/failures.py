@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from parquet_bloom import errors
-from parquet_bloom.errors import FileError, ParquetBloomError, SparkJobError
+from parquet_bloom.errors import FileError, Parameter, ParquetBloomError, SparkJobError, worded
 from parquet_bloom.extras import to_install_ourselves
 
 P = ParamSpec("P")
@@ -180,13 +180,32 @@ def raising_ours() -> Iterator[None]:
         raise own from error
 
 
+_OPTIONS = {"columns": "columns", "raw_files": "rawFiles"}  # of the data source, by the parameters that errors advise
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Have errors advise options of the data source, where functions have parameters of another name."""
+
+    def named(one: Parameter) -> str:
+        value = "..." if one.value is None else f'"{one.value}"'.lower()
+        return f'.option("{_OPTIONS[one.name]}", {value})' if one.name in _OPTIONS else str(one)
+
+    try:
+        yield
+    except ParquetBloomError as error:
+        error.args = (worded(error.message, named),)
+        raise
+
+
 def short(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function that Spark calls raise errors of ours without their frames: Spark prints all of a traceback."""
 
     @functools.wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> T:
         try:
-            return function(*arguments, **options)
+            with naming_options():
+                return function(*arguments, **options)
         except ParquetBloomError as error:
             raise error.with_traceback(None) from None
 

@@ -246,18 +246,13 @@ def prune(
     refuse_unknown("prune", options, ReadOptions)
     tree, names = as_predicate(predicate), paths_of(paths)
     how, asked = Options(nan, use_filters, range_values=range_values), index_path(spark, index)
-    return pruned(searchable(spark, names, options), tree, how, asked)
+    return _search(searchable(spark, names, options), tree, replace(how, skip_files=True), asked, PRUNED, kept_rows)
 
 
 def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
     """The work of a search. A table that is not named is an error, without raw_files."""
     source = source_on_spark(paths, options)
     return work_of(spark, source, read_guard(source.raw_files))
-
-
-def pruned(work: Work, predicate: Predicate, options: Options, index: str | None = None) -> DataFrame:
-    """As prune, of files that were found."""
-    return _search(work, predicate, replace(options, skip_files=True), index, PRUNED, kept_rows)
 
 
 def _search(

@@ -39,6 +39,7 @@ from parquet_bloom.storage.table_folders import SIGNS, Table, Tables, table_in
 SCHEMA = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
 )
+_PATTERN = GLOB | {"{"}  # of Hadoop's
 _TABLES = 10_000  # of one level, that reach the driver
 _FEW, _FEW_FOLDERS = 1000, 100  # files, and folders, that the driver lists itself in less time than a job takes
 FILE, FOLDER, FAILED, TABLE = "file", "folder", "failed", "table"
@@ -162,7 +163,7 @@ def in_one_process(spark: Any) -> bool:
 def _crowded(name: str, where: Storages) -> bool:
     """Whether a folder, or that of a pattern, has more entries than are few."""
     path = where.open(name)[1].rstrip("/") or "/"
-    is_pattern = set(os.path.basename(path)) & GLOB and not os.path.isdir(path)
+    is_pattern = set(os.path.basename(path)) & _PATTERN and not os.path.isdir(path)
     return crowded(os.path.dirname(path) if is_pattern else path, _FEW)
 
 
@@ -199,7 +200,7 @@ def tables_around(names: Sequence[str], where: Storages, tables: Tables) -> None
     for name in (name.rstrip("/") or "/" for name in names):
         with contextlib.suppress(RequestError):
             at = folder = where.data_file(name)
-            if set(posixpath.basename(name)) & GLOB:
+            if set(posixpath.basename(name)) & _PATTERN:
                 folder = where.data_file(posixpath.dirname(name))
             real = [Location(os.path.realpath(folder.path))] if folder.is_local else []
             named.append((at, [folder, *real]))
@@ -255,7 +256,7 @@ def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Entry]:
         yield Entry(bare, "", size, FILE)
     elif size is not None:
         yield from list_folder(bare, bare, where, tidy)
-    elif set(last) & GLOB:
+    elif set(last) & _PATTERN:
         yield from _list_glob(bare, where)
     else:
         raise StorageError(name, "no such file or folder")
@@ -265,16 +266,27 @@ def _list_glob(name: str, where: Storages) -> Iterator[Entry]:
     from fnmatch import fnmatchcase
 
     folder, last = posixpath.split(name)
-    if set(folder) & GLOB:
+    if set(folder) & _PATTERN:
         raise StorageError(name, "patterns are understood in the last component only; name the folder")
+    patterns = _alternatives(last.replace("[^", "[!"))
     some = False
     for path, size in _entries(folder, where):
         base = posixpath.basename(path)
-        if fnmatchcase(base, last) and not (base.startswith((".", "_")) and last[0] not in "._"):
+        is_hidden = base.startswith((".", "_"))
+        if any(fnmatchcase(base, one) and (one[0] in "._" or not is_hidden) for one in patterns if one):
             some = True
             yield Entry(path, folder, max(size, 0), FILE if size >= 0 else FOLDER)
     if not some:
         raise StorageError(name, "no file fits this pattern")
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The patterns that one with braces stands for: {a,b}*.parquet is a*.parquet and b*.parquet."""
+    found = re.search(r"\{([^{}]*)\}", pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [one for part in found[1].split(",") for one in _alternatives(before + part + after)]
 
 
 def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Entry]:

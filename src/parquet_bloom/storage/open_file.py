@@ -308,12 +308,9 @@ class OpenFile:
         """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise DamagedFileError(self.path, f"bytes {offset} to {offset + length} lie outside its {self.size}")
-        held = self._from_memory(offset, length)
-        if held is not None:
+        if (held := self._from_memory(offset, length)) is not None:
             return held
-        with self._counting:
-            self.requests += 1
-            self.bytes_read += length
+        self.count(1, length)
         data = self._fetch(offset, length)
         if len(data) != length:
             at = offset + len(data)
@@ -379,8 +376,10 @@ class OpenFile:
         self._held.clear()
 
     def _from_memory(self, offset: int, length: int) -> bytes | None:
-        footer = [] if self._footer_data is None else [(self._footer_data[1], self._footer_data[0])]
-        for held in (self._tail, *list(self._held.values()), footer):
+        footer, start = self._footer_data or (b"", self.size)
+        if offset < start and not (self._tail or self._held):
+            return None  # as of most reads of local files, some of which are short
+        for held in (self._tail, *list(self._held.values()), [(start, footer)]):
             at = bisect_right(held, offset, key=lambda block: block[0]) - 1
             if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
                 start = offset - held[at][0]

@@ -292,13 +292,10 @@ class _LocalFile:
 
     def read(self, offset: int, length: int) -> bytes:
         assert self.fd is not None
-        parts: list[bytes] = []
-        while length:
-            part = os.pread(self.fd, length, offset)
-            if not part:
-                break
-            parts.append(part)
-            offset, length = offset + len(part), length - len(part)
+        parts = [os.pread(self.fd, length, offset)]
+        while parts[-1] and len(parts[-1]) < length:
+            offset, length = offset + len(parts[-1]), length - len(parts[-1])
+            parts.append(os.pread(self.fd, length, offset))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def version(self) -> LocalToken:

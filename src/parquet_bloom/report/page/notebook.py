@@ -14,8 +14,7 @@ from operator import itemgetter
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
-from parquet_bloom.report.added import print_added, print_columns, print_commits, print_removed
-from parquet_bloom.report.changed import print_changes
+from parquet_bloom.report.added import print_added, print_changes, print_columns, print_commits, print_removed
 from parquet_bloom.report.filters import print_inspected, print_status, print_verified
 from parquet_bloom.report.page.markup import element
 from parquet_bloom.report.skipping import adding, line, print_checked, summed, summed_table, unfiltered_lines

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.rows.fetched import FilePart
+from parquet_bloom.rows.fetched import FilePart, Meanwhile, nothing
 from parquet_bloom.rows.matching import Reading
 from parquet_bloom.rows.pages import rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
@@ -48,9 +48,9 @@ class OwnRows:
                 yield batch.select(list(names)) if names else batch
 
     def numbered(
-        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None
+        self, parts: Sequence[FilePart], names: Sequence[str], batch_rows: int | None, meanwhile: Meanwhile = nothing
     ) -> Generator[tuple[pa.RecordBatch, int], None, None]:
-        """As RowGroups has it."""
+        """As RowGroups has it; nothing is done meanwhile: this thread decodes."""
         start = 0
         for batch in self.batches(parts, names, batch_rows):
             yield with_numbers(batch), start
@@ -96,7 +96,9 @@ class _SparkFilter:
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that give TRUE."""
         arrays = [self._as_spark(batch, field) for field in self._fields]
-        mask = self._filter.mask(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self._fields)))
+        # A batch of no arrays has no rows: a predicate without a column, as NOT FALSE, looks at the stored batch.
+        seen = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self._fields)) if arrays else batch
+        mask = self._filter.mask(seen)
         return taken_rows(batch, np.flatnonzero(mask.fill_null(False).to_numpy(zero_copy_only=False)))
 
 

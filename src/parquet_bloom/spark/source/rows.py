@@ -24,11 +24,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.datasource import InputPartition
 
-from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
+from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, first_line
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.arrow_types import is_list
 from parquet_bloom.format.literals import Instant
-from parquet_bloom.format.schema import FLBA, INT32, INT64, INT96, Leaf
+from parquet_bloom.format.schema import FLBA, INT32, INT64, INT96, Leaf, unknown_column
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import (
@@ -63,11 +63,13 @@ from parquet_bloom.spark.source.types import (
     check_fit,
     convert,
     damaged,
+    has_several,
     open_parquet,
+    own_name,
     scalar,
     types_of,
 )
-from parquet_bloom.spark.source.units import Part, packed_parts, part_of
+from parquet_bloom.spark.source.units import ListedPart, Part, packed_parts, part_of
 from parquet_bloom.spark.work import SentFile, by_log, receive, send, send_table, sent_file
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
@@ -76,7 +78,7 @@ from parquet_bloom.storage.paths import DataFile
 #
 # Which rows a read gives, and with which columns.
 
-_LARGEST = Options("largest")
+LARGEST = Options("largest")
 _TOGETHER = 256  # files about which an index is asked at a time
 _LISTED = 1 << 12  # files whose versions are listed at a time
 BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
@@ -89,15 +91,17 @@ class Query:
     schema     of the rows, in Arrow, exactly as Spark wants batches
     beside     columns that only the predicate speaks of, as Spark would have them
     predicate  that rows must give TRUE for, by Spark's values
-    options    of the search in a table
+    options    of the search
     index      a key index, which is asked before files are opened
+    others     names of other columns of the source: no column of these is one of them in another case
     """
 
     schema: pa.Schema
     beside: pa.Schema
     predicate: Predicate
-    options: Options = _LARGEST
+    options: Options = LARGEST
     index: str | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def wide(self) -> pa.Schema:
@@ -118,13 +122,13 @@ class Query:
 
 
 def columns_of(predicate: Predicate) -> list[str]:
-    """The top-level columns of a predicate, each once. Raises UnknownColumnError for one without a name."""
+    """The top-level columns of a predicate, each once. Raises RequestError for a part that is not understood."""
     names: list[str] = []
     for part in parts_of(predicate):
-        path = getattr(part, "path", ())
-        if not path:
-            raise UnknownColumnError(f"rows cannot be filtered by {part}")
-        names.append(path[0])
+        if isinstance(part, Unknown):
+            reason = f"{part.reason}; leave the part out here, and put it in .where()"
+            raise RequestError(f"rows cannot be filtered by {part.text}: {reason}")
+        names.append(part.path[0])
     return list(dict.fromkeys(names))
 
 
@@ -174,23 +178,17 @@ def settle(predicate: Predicate, ask: Callable[[LeafPart], Answer], positive: bo
     return answer
 
 
-def own_name(name: str, names: list[str]) -> str | None:
-    """A file's own name of a column: that very name, or the only one that differs in case alone."""
-    if name in names:
-        return name
-    near = {other for other in names if other.lower() == name.lower()}
-    return near.pop() if len(near) == 1 else None
-
-
-def for_leaves(part: LeafPart, leaves: Sequence[Leaf], wide: pa.Schema) -> Answer:
+def for_leaves(part: LeafPart, leaves: Sequence[Leaf], wide: pa.Schema, others: Sequence[str]) -> Answer:
     """A part as a question to a file or table with these leaves; a column that it lacks is NULL in all its rows.
 
-    wide  Spark's columns
+    wide    Spark's columns
+    others  names of all columns of the source, as `own_name` has them
     """
-    name = own_name(part.path[0], [leaf.path[0] for leaf in leaves])
-    if name is None:
+    names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
+    name = own_name(part.path[0], names, others)
+    if name is None and not has_several(part.path[0], names, others):
         return True if isinstance(part, IsNull) else None
-    path = (name, *part.path[1:])
+    path = (name or part.path[0], *part.path[1:])
     under = [leaf for leaf in leaves if leaf.path[: len(path)] == path]
     if len(under) != 1:
         return Unknown(str(part), "no single column has this name here")
@@ -302,24 +300,25 @@ class FileReader:
 
     def __init__(self, query: Query) -> None:
         self._wide = query.wide
+        self._names = (*self._wide.names, *query.others)  # of all columns of the source that are known
         self._predicate = query.predicate
-        self._index = query.index
+        self._index, self._options = query.index, query.options
 
-    def batches_of(self, files: Iterable[Part[DataFile]]) -> Iterator[pa.RecordBatch]:
+    def batches_of(self, files: Iterable[ListedPart]) -> Iterator[pa.RecordBatch]:
         """The same of several files, of those that an index leaves. Raises as `batches` and search.index.key_index."""
         rest = iter(files)
         while many := list(islice(rest, _LISTED)):
             index = None
             if self._index is not None and self._predicate != TRUE:
                 index = key_index(self._index, of_part=True)
-                index.expect(resolved_files([file for file, _, _ in many]), _LARGEST)
+                index.expect(resolved_files([file for file, *_ in many]), self._options)
             for start in range(0, len(many), _TOGETHER):
                 some = many[start : start + _TOGETHER]
-                evidence = {} if index is None else self._evidence(index, [file for file, _, _ in some])
-                for file, part, parts in some:
+                evidence = {} if index is None else self._evidence(index, [file for file, *_ in some])
+                for file, part, parts, size in some:
                     own = evidence.get(id(file))
                     if own is None or own.exclusion(file) is None:
-                        yield from self.batches(file, part, parts, own)
+                        yield from self.batches(file, part, parts, own, size)
 
     def _evidence(self, index: Index, files: Sequence[DataFile]) -> dict[int, Evidence]:
         """The evidence of an index: id(file) -> its part that knows the file."""
@@ -333,26 +332,34 @@ class FileReader:
 
                 def of_file(leaves: Sequence[Leaf], predicate: Predicate = predicate) -> Predicate:
                     """By the file's values: one column may have several types."""
-                    return settle(predicate, lambda part: for_leaves(part, leaves, self._wide))
+                    return settle(predicate, lambda part: for_leaves(part, leaves, self._wide, self._names))
 
                 found = resolved_files(members)
-                own = index.evidence(Asking(predicate, found, NoLog(), _LARGEST, predicate_of=of_file))
+                own = index.evidence(Asking(predicate, found, NoLog(), self._options, predicate_of=of_file))
                 evidence |= {id(file): own for file in members}
         return evidence
 
     def batches(
-        self, data_file: DataFile, part: int = 0, parts: int = 1, evidence: Evidence | None = None
+        self,
+        data_file: DataFile,
+        part: int = 0,
+        parts: int = 1,
+        evidence: Evidence | None = None,
+        size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """All columns, of row groups in which a row can match, in one part of the file's.
 
         evidence  of an index
-        Raises FileError; RequestError for a column that does not become the schema's.
+        size      when the tasks were planned; None: this one reads all of the file
+        Raises FileError, also for another size; RequestError for a column that does not become the schema's.
         """
         constants = self._constants(data_file)
         predicate = self._in_folder(constants)
         if predicate == FALSE:
             return
         with OpenFile(data_file) as source:
+            if size not in (None, source.size):
+                raise _changed(source)
             n = source.outline().n_row_groups
             closed = None
             if evidence is not None and predicate != TRUE:
@@ -364,9 +371,15 @@ class FileReader:
                 _check_same(source, data_file)
 
     def _constants(self, data_file: DataFile) -> dict[str, pa.Scalar]:
-        """The folder's columns that the schema or the predicate names; the innermost of a name wins."""
-        pairs = [(key, text) for key, text in data_file.partitions if key in self._wide.names]
-        return {key: scalar(data_file, key, text, self._wide.field(key).type) for key, text in pairs}
+        """The folder's columns that the schema or the predicate names, in any case; the innermost of a name wins."""
+        texts = dict(data_file.partitions)
+        found: dict[str, pa.Scalar] = {}
+        for field in self._wide if texts else ():
+            if has_several(field.name, list(texts), self._names):
+                raise RequestError(f"{data_file}: folders name several columns {field.name}")
+            if (key := own_name(field.name, list(texts), self._names)) is not None:
+                found[field.name] = scalar(data_file, key, texts[key], field.type)
+        return found
 
     def _in_folder(self, constants: dict[str, pa.Scalar]) -> Predicate:
         return settle(self._predicate, lambda leaf: self._by_folder(leaf, constants))
@@ -387,9 +400,9 @@ class FileReader:
         closed  those of which an index says that it is not
         """
         outline = source.outline()
-        of_file = settle(predicate, lambda leaf: for_leaves(leaf, outline.leaves, self._wide))
+        of_file = settle(predicate, lambda leaf: for_leaves(leaf, outline.leaves, self._wide, self._names))
         bound = bind(of_file, Schema(outline.leaves, strict=False))
-        question = Question(bound, _LARGEST, literal=literal_outcome(bound, _LARGEST.nan), closed=closed)
+        question = Question(bound, self._options, literal=literal_outcome(bound, self._options.nan), closed=closed)
         decision = decide(partial(ask, source), outline, question)
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
@@ -398,8 +411,8 @@ class FileReader:
     def _batches(self, source: OpenFile, part: FilePart, constants: dict[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
         file = open_parquet(source)
         types = types_of(source, file)
-        names = {name: None if name in constants else own_name(name, types.names) for name in self._wide.names}
-        self._check(source, types, names)
+        names = {n: None if n in constants else own_name(n, types.names, self._names) for n in self._wide.names}
+        self._check(source, types, names, constants)
         wanted = list(dict.fromkeys(own for own in names.values() if own is not None))
 
         def as_spark(batch: pa.RecordBatch, field: pa.Field) -> Any:
@@ -413,15 +426,15 @@ class FileReader:
         except PYARROW_ERRORS as error:
             raise damaged(source.path, error) from error
 
-    def _check(self, source: OpenFile, types: pa.Schema, names: dict[str, str | None]) -> None:
+    def _check(
+        self, source: OpenFile, types: pa.Schema, names: dict[str, str | None], constants: dict[str, pa.Scalar]
+    ) -> None:
         """Whether the file's columns become the schema's, before any row is read."""
         for field in self._wide:
-            own = names[field.name]
-            if own is None:
-                continue
-            if types.names.count(own) > 1:
-                raise RequestError(f"{source.path}: two columns are named {own}")
-            _check_type(source.path, own, types.field(own).type, field.type)
+            if field.name not in constants and has_several(field.name, types.names, self._names):
+                raise RequestError(f"{source.path}: two columns are named {field.name}")
+            if (own := names[field.name]) is not None:
+                _check_type(source.path, own, types.field(own).type, field.type)
 
 
 def _column(
@@ -442,7 +455,11 @@ def _check_same(source: OpenFile, data_file: DataFile) -> None:
     """Raises StorageError if another program changed the file while it was read."""
     with OpenFile(data_file) as now:
         if now.version_token != source.version_token or now.size != source.size:
-            raise StorageError(source.path, "was changed by another program while it was read; read it again")
+            raise _changed(source)
+
+
+def _changed(source: OpenFile) -> StorageError:
+    return StorageError(source.path, "was changed by another program while it was read; read it again")
 
 
 # --- rows of a table ------------------------------------------------------------------------------
@@ -465,10 +482,10 @@ def plan_table(snapshot: Snapshot, query: Query, partitions: int | None = None) 
     types, leaves = schema_of(snapshot.fields), leaves_of(snapshot.fields)
     for field in query.wide:
         if field.name not in types.names:
-            raise UnknownColumnError(f"{snapshot.table}: no column {field.name}; there are: {', '.join(types.names)}")
+            raise unknown_column(field.name, types.names, where=f"{snapshot.table}: ")
         _check_type(snapshot.table, field.name, types.field(field.name).type, field.type)
     query.check()
-    predicate = settle(query.predicate, lambda part: for_leaves(part, leaves, query.wide))
+    predicate = settle(query.predicate, lambda part: for_leaves(part, leaves, query.wide, query.wide.names))
     left, _ = by_log(snapshot, predicate, query.options, query.index)
     files = [(sent_file(file, outcome, True), file.size, file.deletes is not None) for file, outcome in left]
     if partitions is None:  # deletes are not read, or found by their values, twice

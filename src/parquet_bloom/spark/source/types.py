@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,7 +24,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_type
 
-from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
+from parquet_bloom.errors import (
+    DamagedFileError,
+    RequestError,
+    StorageError,
+    first_line,
+    parameter,
+)
 from parquet_bloom.format.arrow_types import (
     are_alike,
     fields_of,
@@ -37,8 +42,8 @@ from parquet_bloom.format.arrow_types import (
     with_fields,
 )
 from parquet_bloom.format.literals import read_date
-from parquet_bloom.format.schema import INT96
-from parquet_bloom.spark.source.units import first_file, list_some, no_files
+from parquet_bloom.format.schema import INT96, unknown_column
+from parquet_bloom.spark.source.units import PartialListing, first_file, no_files
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Partitions
@@ -132,8 +137,8 @@ def compatible_schema(schema: pa.Schema, where: object) -> pa.Schema:
         try:
             fields.append(pa.field(field.name, compatible(field.type)))
         except TypeMisfitError as error:
-            left = 'leave it out: .option("columns", ...) takes the names of the others'
-            raise RequestError(f"{where}: column {field.name} is {field.type}: {error}; {left}") from None
+            why = f"{where}: column {field.name} is {field.type}: {error}; leave it out: "
+            raise RequestError(why + parameter("columns") + " takes the names of the others") from None
     return pa.schema(fields)
 
 
@@ -182,13 +187,55 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
 # Whether one becomes the other, and which type holds both.
 
 
+def own_name(name: str, names: Sequence[str], others: Collection[str]) -> str | None:
+    """A file's own name of a column or field: that very name, or the only one that differs in case alone.
+
+    others  names of all columns or fields that are looked for: what one of them is called, another one is not
+    """
+    near = set(_meant(name, names, others))
+    return near.pop() if len(near) == 1 else None
+
+
+def has_several(name: str, names: Sequence[str], others: Collection[str]) -> bool:
+    """Whether a file has more than one column or field that may be meant, and so none; others: as `own_name` has it."""
+    return len(_meant(name, names, others)) > 1
+
+
+def _meant(name: str, names: Sequence[str], others: Collection[str]) -> list[str]:
+    own = [one for one in names if one == name]
+    return own or [one for one in names if one.lower() == name.lower() and one not in others]
+
+
+def _merged_name(name: str, there: Iterable[str], own: Sequence[str]) -> str:
+    """The name under which a file's column joins others: theirs that differs in case alone, or its own.
+
+    there  names that others have
+    own    all names of the file: what is another of its columns is no name of this one
+    """
+    return own_name(name, list(there), own) or name
+
+
+def _own_field(name: str, names: Sequence[str], target: pa.StructType) -> int | None:
+    """The place of a field in a struct of a file; None: it has none. Raises TypeMisfitError for two of the name.
+
+    target  the schema's struct, of which it is a field
+    """
+    others = [field.name for field in target]
+    own = own_name(name, names, others)
+    if has_several(name, names, others):
+        raise TypeMisfitError(f"a struct with the fields {', '.join(names)} has several for {name}")
+    return None if own is None else names.index(own)
+
+
 def check_fit(source: pa.DataType, target: pa.DataType) -> None:
     """Whether every value of a file's type is one of the schema's. Raises TypeMisfitError."""
     source = _plain(source)
     if are_alike(source, target):
         pairs: Iterable[Any] = zip(fields_of(source), fields_of(target), strict=False)
         if _T.is_struct(target):
-            pairs = ((source.field(at), field) for field in target if (at := source.get_field_index(field.name)) >= 0)
+            names = [field.name for field in source]
+            places = ((_own_field(field.name, names, target), field) for field in target)
+            pairs = ((source.field(at), field) for at, field in places if at is not None)
         for own, field in pairs:
             check_fit(own.type, field.type)
     elif not _T.is_null(source) and not _holds(target, source):
@@ -225,9 +272,10 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if _T.is_null(one):
         return other
     if _T.is_struct(one) and _T.is_struct(other):
-        named = {field.name: field.type for field in one}
+        named, own = {field.name: field.type for field in one}, [field.name for field in other]
         for field in other:
-            named[field.name] = wider(named[field.name], field.type) if field.name in named else field.type
+            name = _merged_name(field.name, named, own)
+            named[name] = wider(named[name], field.type) if name in named else field.type
         return pa.struct([pa.field(name, kind) for name, kind in named.items()])
     if is_list(one) and is_list(other):
         return pa.list_(pa.field("element", wider(one.value_type, other.value_type)))
@@ -270,12 +318,8 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         def inside(stored: Sequence[pa.Array]) -> list[pa.Array]:
             if not _T.is_struct(kind):
                 return [convert(part, field.type) for part, field in zip(stored, fields_of(target), strict=True)]
-            return [
-                convert(stored[names.index(field.name)], field.type)
-                if names.count(field.name) == 1
-                else pa.nulls(len(array), field.type)
-                for field in target
-            ]
+            places = ((field.type, _own_field(field.name, names, target)) for field in target)
+            return [pa.nulls(len(array), to) if at is None else convert(stored[at], to) for to, at in places]
 
         return map_nested(array, target, inside)
     if _T.is_fixed_size_binary(kind):
@@ -352,19 +396,20 @@ def _digits(kind: pa.DataType) -> int:
     return 10 if kind == _INT else 20 if kind == _LONG else 0
 
 
-def infer_types(files: Iterable[Partitions]) -> dict[str, pa.DataType]:
+def infer_types(files: Iterable[tuple[str, Partitions]]) -> dict[str, pa.DataType]:
     """Partition columns in the order of their folders, and what Spark makes of their values.
 
-    Raises RequestError where files lie under different keys.
+    files  each with the folder that was named, whose files all lie under the same keys
+    Raises RequestError where they do not.
     """
     found: dict[str, pa.DataType | None] = {}
-    keys: tuple[str, ...] | None = None
-    for pairs in files:
+    keys: dict[str, tuple[str, ...]] = {}
+    for root, pairs in files:
         here = tuple(key for key, _ in pairs)
-        if keys is not None and here != keys:
-            both = [", ".join(names) or "none" for names in (keys, here)]
+        before = keys.setdefault(root, here)
+        if here != before:
+            both = [", ".join(names) or "none" for names in (before, here)]
             raise RequestError(f"folders name different partition columns: {both[0]} here, {both[1]} there")
-        keys = here
         for key, text in pairs:
             last = found.get(key)
             kind = None if text is None else infer(text)
@@ -422,27 +467,34 @@ class InferredSchema:
     keys: dict[str, pa.DataType]
     path: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all columns."""
+        return (*self.schema.names, *self.keys)
+
     def of(self, columns: Sequence[str] | None) -> pa.Schema:
         """Spark's schema of the columns named (None: all), in their order.
 
         Raises UnknownColumnError, and RequestError for a column of a type that Spark cannot hold.
         """
-        fields = {field.name: field for field in self.schema} if columns is not None else {}
-        fields |= {key: pa.field(key, kind) for key, kind in self.keys.items()}
+        keys = {key: pa.field(key, kind) for key, kind in self.keys.items()}
+        hidden = [_merged_name(name, keys, self.schema.names) for name in self.schema.names]
+        inside = [keys.get(name, field) for name, field in zip(hidden, self.schema, strict=True)]
+        every = [*inside, *(field for key, field in keys.items() if key not in hidden)]
         if columns is not None:
+            fields = {field.name: field for field in every}
             for name in columns:
                 if name not in fields:
-                    raise UnknownColumnError(f"{self.path}: no column {name}; there are: {', '.join(fields)}")
+                    raise unknown_column(name, list(fields), where=f"{self.path}: ")
                 if name not in self.keys and self.schema.names.count(name) > 1:
                     raise RequestError(f"{self.path}: two columns are named {name}")
             return compatible_schema(pa.schema([fields[name] for name in columns]), self.path)
-        inside = [fields.get(field.name, field) for field in self.schema]
-        behind = [field for name, field in fields.items() if name not in self.schema.names]
-        return compatible_schema(pa.schema([*inside, *behind]), self.path)
+        return compatible_schema(pa.schema(every), self.path)
 
 
 def infer_schema(
     names: Sequence[str],
+    seen: PartialListing,
     where: Storages,
     columns: Sequence[str] | None = None,
     merge: bool = False,
@@ -450,26 +502,28 @@ def infer_schema(
 ) -> InferredSchema:
     """Infer the schema of one file, or with `merge` of all, and of the folders that the driver lists anyway.
 
+    seen     what these names lead to; with `merge` all of it
     columns  the only ones whose types matter; None: all
     Raises StorageError where there is no file; RequestError for types that cannot be merged;
     TableFormatError for a folder that is a table's, without raw_files.
     """
-    limits = (sys.maxsize, sys.maxsize) if merge else ()
-    seen = list_some(names, where, *limits, raw_files=raw_files)
     first = first_file(seen, where, raw_files)
     if first is None:
         raise no_files(names)
-    files = [where.data_file(file.path, file.root) for file in seen.files] or [where.data_file(first.path, first.root)]
-    keys = infer_types(file.partitions for file in files)
+    entries = seen.files or [first]
+    files = [where.data_file(entry.path, entry.root) for entry in entries]
+    keys = infer_types((entry.root, file.partitions) for entry, file in zip(entries, files, strict=True))
     if not merge:
         return InferredSchema(_schema_of(files[0]), keys, str(files[0]))
     schemas = side_by_side(_schema_of, files)
     named: dict[str, pa.DataType] = {}
+    asked = None if columns is None else {name.lower() for name in columns}
     for file, schema in zip(files, schemas, strict=True):
-        wanted = [field for field in schema if columns is None or field.name in columns]
+        wanted = [field for field in schema if asked is None or field.name.lower() in asked]
         for field in compatible_schema(pa.schema(wanted), file):
+            name = _merged_name(field.name, named, schema.names)
             try:
-                named[field.name] = wider(named[field.name], field.type) if field.name in named else field.type
+                named[name] = wider(named[name], field.type) if name in named else field.type
             except TypeMisfitError as error:
                 raise RequestError(f"{file}: column {field.name} has types that cannot be merged: {error}") from None
     return InferredSchema(pa.schema(list(named.items())), keys, str(files[0]))

@@ -28,7 +28,7 @@ from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.store import is_data
-from parquet_bloom.storage.table_folders import Tables, read_guard
+from parquet_bloom.storage.table_folders import read_guard
 
 LOOK, FOLDERS = 10_000, 500
 _SHARES, _MOST_UNITS = 64, 4096
@@ -50,6 +50,7 @@ class Share:
 T = TypeVar("T")
 Folder = tuple[str, str | None]  # or a name; as `path` and `root` of a Share
 Part = tuple[T, int, int]  # a file, and one of so many equal parts of its row groups, counted from 0
+ListedPart = tuple[DataFile, int, int, int | None]  # a part, and of a file in several the size that it was listed with
 
 
 class Unit(InputPartition):
@@ -72,7 +73,7 @@ def list_some(
 ) -> PartialListing:
     """List level by level, within limits. Raises StorageError for a name that is not there, and as `_entries`."""
     seen = PartialListing()
-    pending: deque[Folder] = deque((name, None) for name in names)
+    pending: deque[Folder] = deque((name, None) for name in _once(names))
     while pending:
         some = [pending.popleft() for _ in range(min(_SIDE_BY_SIDE, len(pending)))]
         if len(seen.files) >= limit or folders <= 0:
@@ -89,15 +90,15 @@ def list_some(
     return seen
 
 
-def refusal(raw_files: bool) -> Tables | None:
-    """Whom to refuse tables by; None if raw files are wanted."""
-    return read_guard(raw_files, '.option("rawFiles", "true")')
+def _once(names: Sequence[str]) -> list[str]:
+    """Names without those that were there before: of folders one of which lies in another, rows come twice."""
+    return list({name.rstrip("/") or "/": name for name in names}.values())
 
 
 def _entries(name: str, root: str | None, where: Storages, raw_files: bool) -> list[Entry]:
     """The files and folders in a folder. Raises TableFormatError, without raw_files, for one that is a table's."""
     entries = list(entries_of(name, root, where))
-    tables = refusal(raw_files)
+    tables = read_guard(raw_files)
     if tables is not None:
         tables.join(table_of(entry) for entry in entries if entry.kind == TABLE)
     return [entry for entry in entries if entry.kind != TABLE]
@@ -147,11 +148,14 @@ def _first_local(name: str, root: str | None, where: Storages) -> Entry | None:
 # What was listed, packed into tasks; what was not, in shares.
 
 
-def plan(names: Sequence[str], where: Storages, partitions: int | None = None, raw_files: bool = False) -> list[Unit]:
-    """The units of a read. Raises StorageError for a name that is not there, if anything is listed."""
-    if partitions is not None:
-        return [Unit([Share(name, None, part, partitions) for name in names]) for part in range(partitions)]
-    seen = list_some(names, where, raw_files=raw_files)
+def shares(names: Sequence[str], partitions: int) -> list[Unit]:
+    """So many units of a read, of files that nobody has listed."""
+    once = _once(names)
+    return [Unit([Share(name, None, part, partitions) for name in once]) for part in range(partitions)]
+
+
+def plan(seen: PartialListing) -> list[Unit]:
+    """The units of a read."""
     whole = packed_parts([(file, file.size, False) for file in seen.files])
     return [*map(Unit, whole), *_shared(seen.unseen)] or [Unit([])]
 
@@ -186,18 +190,16 @@ def _shared(folders: Sequence[Folder]) -> list[Unit]:
     return [Unit(shares[at : at + step]) for at in range(0, len(shares), step)]
 
 
-def files_of(
-    parts: Sequence[Part[Entry] | Share], where: Storages, raw_files: bool = False
-) -> Iterator[Part[DataFile]]:
+def files_of(parts: Sequence[Part[Entry] | Share], where: Storages, raw_files: bool = False) -> Iterator[ListedPart]:
     """The files of a unit."""
     for one in parts:
         if not isinstance(one, Share):
             file, part, of = one
-            yield where.data_file(file.path, file.root), part, of
+            yield where.data_file(file.path, file.root), part, of, file.size if of > 1 else None
             continue
         for file in _walk([(one.path, one.root)], where, raw_files):
             if zlib.crc32(file.path.encode("utf-8", "surrogateescape")) % one.of == one.part:
-                yield where.data_file(file.path, file.root), 0, 1
+                yield where.data_file(file.path, file.root), 0, 1, None
 
 
 def part_of(n_row_groups: int, part: int, parts: int) -> range:

@@ -18,11 +18,12 @@ from parquet_bloom.search.search import as_predicate
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="pyspark is not installed (extra `spark`)")
 
 from parquet_bloom.spark.source.rows import FileReader, Query, columns_of
 from parquet_bloom.spark.source.types import compatible_schema, convert, open_parquet, types_of
 
+pytestmark = pytest.mark.spark
 ROWS = 3000
 QUESTIONS = [
     "Id = 77", "Id IN (1, 5, 2999)", "x > 900", "NOT (x <= 900)", "s = 's7' AND Id < 500", "u BETWEEN 5 AND 9",
@@ -47,7 +48,8 @@ def written(path: Path, **options: Any) -> Path:
 
 
 def read(query: Query, *parts: tuple[DataFile, int, int]) -> pa.Table:
-    return pa.Table.from_batches(list(query.selected(FileReader(query).batches_of(parts))), query.schema)
+    of_any_size = [(*part, None) for part in parts]
+    return pa.Table.from_batches(list(query.selected(FileReader(query).batches_of(of_any_size))), query.schema)
 
 
 @pytest.mark.parametrize("options", [{"write_page_index": True}, {"use_deprecated_int96_timestamps": True}])
