@@ -9,7 +9,7 @@ Run it where Python may keep compiled modules (no PYTHONDONTWRITEBYTECODE), as a
 --only TEXT: of the commands those alone whose names begin so, and pyarrow.parquet, in pairs.
 
 --loops: instead, files of 0.1 to 8 million int64 values, `add` without numba and by its loops: from where on loading
-it pays, see parquet_bloom.kernels.loops.
+it pays, see parquet_bloom.kernels.hashes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ PARTS = {
 }
 FORCED = """
 import sys
-from parquet_bloom.kernels import loops
-loops.ALLOWED_NS = float(sys.argv[1])
+from parquet_bloom.kernels import hashes
+hashes.ALLOWED_NS = float(sys.argv[1])
 from parquet_bloom.cli import run
 sys.exit(run(sys.argv[2:]))
 """

@@ -90,7 +90,6 @@ IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile
 WITH_IO = {  # modules of kernels/ and format/ that ask the system for more than memory, and what for
     "kernels.__init__",  # a fork
     "kernels.compiler",  # who may write the folder of compiled code; one process at a time in it
-    "kernels.threads",  # whether there is memory for a thread
 }
 
 

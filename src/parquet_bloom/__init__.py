@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict, Verdicts, check
     from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
     from parquet_bloom.storage.paths import FailedFile
-    from parquet_bloom.storage.progress import Progress
+    from parquet_bloom.storage.workers import Progress
 
 _HOMES = {
     "AddReport": "edit.reports",
@@ -129,7 +129,7 @@ _HOMES = {
     "Outcomes": "predicates.outcomes",
     "PageIndexInfo": "filters.inspect",
     "PageIndexStatus": "advice.status",
-    "Progress": "storage.progress",
+    "Progress": "storage.workers",
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",

@@ -24,7 +24,7 @@ from parquet_bloom.options import (
     RepairOptions,
 )
 from parquet_bloom.source.source import Pinned
-from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.workers import ProgressCallback
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,7 +98,7 @@ class Source(Pinned):
     def check(self, predicate: Any, **options: Unpack[AskOptions]) -> Verdicts:
         """Check which row groups can match: parquet_bloom.check."""
         from parquet_bloom.search.check import check
-        from parquet_bloom.search.index import key_index_of
+        from parquet_bloom.search.question import key_index_of
 
         return check(self._self, predicate, index=key_index_of(self.index), **self._asking(options))
 
@@ -159,7 +159,7 @@ class Source(Pinned):
     def locate(self, column: str, keys: Any, *, verify: bool = False, **options: Unpack[AskOptions]) -> pa.Table:
         """The row groups that may hold each of many keys: parquet_bloom.locate."""
         from parquet_bloom.keys.locate import locate
-        from parquet_bloom.search.index import key_index_of
+        from parquet_bloom.search.question import key_index_of
 
         return locate(self._self, column, keys, key_index_of(self.index), verify=verify, **self._asking(options))
 
@@ -211,7 +211,7 @@ class Source(Pinned):
 
     @property
     def _key_index(self) -> Any:
-        from parquet_bloom.search.index import key_index_of
+        from parquet_bloom.search.question import key_index_of
 
         if (index := key_index_of(self.index)) is None:
             raise RequestError("this Source has no key index to update; give it to Source(..., index=)")
@@ -364,7 +364,7 @@ class Source(Pinned):
     ) -> KeyChanges:
         """Delete rows by their keys: parquet_bloom.delete_keys. Then `refresh`."""
         from parquet_bloom.changes.rows import delete_keys
-        from parquet_bloom.search.index import key_index_of
+        from parquet_bloom.search.question import key_index_of
 
         self._refuse_source_options(options)
         how: Any = {"threads": threads, "progress": progress, **options, **self._source_options()}
@@ -385,7 +385,7 @@ class Source(Pinned):
     ) -> KeyChanges:
         """Put rows in the place of those with their keys: parquet_bloom.upsert. Then `refresh`."""
         from parquet_bloom.changes.rows import upsert
-        from parquet_bloom.search.index import key_index_of
+        from parquet_bloom.search.question import key_index_of
 
         how: Any = {"dry_run": dry_run, "threads": threads, "progress": progress, **self._source_options()}
         try:

@@ -34,7 +34,7 @@ from parquet_bloom.options import (
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import TableAccess, refuse_named
 from parquet_bloom.source.source import CallSource
-from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.workers import ProgressCallback
 
 
 def add_filters(
@@ -55,7 +55,7 @@ def add_filters(
     output      a new file, or a folder for several; or else in_place=True. Of a table neither: a commit is the change
     columns     one name or pattern, or a list, of a table its own; None: what an Iceberg table's properties
                 write.parquet.bloom-filter-* ask for, or else every column that a filter helps, by its bounds and a
-                sample of its values (edit.choose)
+                sample of its values (edit.gain)
     exclude     one name or pattern, or a list, of columns that get none
     form        "final", which is the default, "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics", which
                 Draft2015(family=..., strategy=..., properties=...) says in full

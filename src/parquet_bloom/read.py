@@ -13,10 +13,10 @@ from parquet_bloom.format.schema import INT32, Leaf
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.polars_expressions import from_polars
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.rows.pages import taken_rows
 from parquet_bloom.rows.scan import Scan
-from parquet_bloom.rows.selection import taken_rows
-from parquet_bloom.search.index import is_key_index
 from parquet_bloom.search.options import SearchOptions
+from parquet_bloom.search.question import is_key_index
 from parquet_bloom.source.results import Result
 from parquet_bloom.storage.display import line, quantity
 
@@ -43,7 +43,7 @@ def scan_of(
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
     if is_key_index(index):
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, index=index, **options)
-    from parquet_bloom.zones.scan import IndexedScan
+    from parquet_bloom.zones.query import IndexedScan
 
     return IndexedScan(source, predicate, index, filesystem=filesystem, decide_true=decide_true, **options)
 

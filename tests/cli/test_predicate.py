@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from parquet_bloom import cli
-from parquet_bloom.cli.predicate import split
+from parquet_bloom.cli.check import split
 from parquet_bloom.errors import StorageError
 from parquet_bloom.storage.store import near_names
 

@@ -13,7 +13,7 @@ import pytest
 from support.samples import FIXTURES
 
 from parquet_bloom import AddedFile, add_filters, write_table
-from parquet_bloom.edit import choose
+from parquet_bloom.edit import gain
 from parquet_bloom.edit.sample import Sample, distinct, halves, shared_fraction
 
 
@@ -96,8 +96,8 @@ def test_excluded_columns_are_not_even_read(tmp_path: Path, monkeypatch: pytest.
     table = pa.table({"a": rng.integers(0, 2**60, 900), "b": rng.integers(0, 2**60, 900)})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=300)
     looked_at: list[str] = []
-    plain = choose.ColumnReader
-    monkeypatch.setattr(choose, "ColumnReader", lambda source, leaf: looked_at.append(leaf.name) or plain(source, leaf))
+    plain = gain.ColumnReader
+    monkeypatch.setattr(gain, "ColumnReader", lambda source, leaf: looked_at.append(leaf.name) or plain(source, leaf))
     assert chosen(tmp_path / "x.parquet", exclude=["b"]).columns == ["a"]
     assert set(looked_at) == {"a"}
 

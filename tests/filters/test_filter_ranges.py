@@ -108,7 +108,7 @@ def test_many_filters_are_asked_by_several_threads(
             assert len(answers.bytes_read) == 143
             assert (answers.bytes_read > 0).all()
     assert (len(threads_seen), len(set(threads_seen)) > 1) == (3 * threads, threads > 1)
-    monkeypatch.setattr("parquet_bloom.kernels.threads.check_room", no_room)
+    monkeypatch.setattr("parquet_bloom.process.check_room", no_room)
     with opened(path, "kernel") as source:
         assert ask(source, 0, groups, (struct.pack("<q", 5),)).denied.sum() > 130
 

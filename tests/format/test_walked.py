@@ -20,7 +20,7 @@ from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.outlines import walk_outline
 from parquet_bloom.format.provenance import all_ranges, read_entries
 from parquet_bloom.format.walked import WalkedFooter, one_column
-from parquet_bloom.kernels import loops
+from parquet_bloom.kernels import hashes
 from parquet_bloom.storage import open_file as storage
 
 FAR = 1 << 40  # where the footers are said to begin
@@ -125,7 +125,7 @@ def test_the_footer_of_one_column_has_the_numbers_of_each_row_group(encodings):
 def always_walked(monkeypatch):
     monkeypatch.setattr(storage, "_WALK_BYTES", 0)
     monkeypatch.setattr(storage, "_LOAD_BYTES", 0)
-    monkeypatch.setattr(loops, "ALLOWED_NS", -1)
+    monkeypatch.setattr(hashes, "ALLOWED_NS", -1)
 
 
 FILES = [f"pyarrow/{path.name}" for path in sorted((FIXTURES / "pyarrow").glob("*.parquet"))]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.repeats import by_turns
 
-from parquet_bloom.kernels import block, loops, native
+from parquet_bloom.kernels import block, hashes, native
 from parquet_bloom.kernels import hashes as plain_hashes
 
 AT_ONCE = block._AT_ONCE
@@ -150,7 +150,7 @@ def run(code: str) -> str:
 
 def test_a_process_takes_numba_once_the_slow_way_has_cost_it_enough() -> None:
     rounds = int(run(LONG).split()[0])
-    assert rounds == int(loops.ALLOWED_NS / plain_hashes._one_by_one_ns("xxh64", 100_000, 800_000)) + 1
+    assert rounds == int(hashes.ALLOWED_NS / plain_hashes._one_by_one_ns("xxh64", 100_000, 800_000)) + 1
 
 
 def test_hashes_that_no_library_has_cost_more() -> None:

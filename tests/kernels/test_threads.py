@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.samples import digest, leftovers
 
-from parquet_bloom.kernels import threads
+from parquet_bloom import process
 
 ADD = textwrap.dedent("""
     import os, re, resource, sys
@@ -55,11 +55,11 @@ def test_no_memory_for_threads(tmp_path: Path, more: int) -> None:
 
 def test_more_threads_than_memory_can_hold() -> None:
     with pytest.raises(MemoryError, match=f"{10**9} more threads"):
-        threads.check_room(10**9)
+        process.check_room(10**9)
 
 
 def test_all_threads_run_before_the_work() -> None:
-    with threads.started_pool(5, "some") as pool:
+    with process.started_pool(5, "some") as pool:
         assert len(pool._threads) == 5
         assert list(pool.map(str, range(9))) == [str(i) for i in range(9)]
 
@@ -71,7 +71,7 @@ def test_control_c_while_threads_start_leaves_none_waiting(monkeypatch: pytest.M
                 raise KeyboardInterrupt
             return super().wait(timeout)
 
-    monkeypatch.setattr(threads.threading, "Barrier", Interrupted)
+    monkeypatch.setattr(process.threading, "Barrier", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        threads.started_pool(2, "interrupted")
+        process.started_pool(2, "interrupted")
     assert not [one.name for one in threading.enumerate() if one.name.startswith("interrupted")]

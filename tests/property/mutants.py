@@ -24,7 +24,7 @@ from parquet_bloom.predicates import arrow, bind, outcomes
 from parquet_bloom.predicates import bind as names
 from parquet_bloom.predicates import outcomes as deciding
 from parquet_bloom.rows import scan
-from parquet_bloom.search import evidence, results
+from parquet_bloom.search import evidence, log
 from parquet_bloom.source import columns as hive
 
 
@@ -148,6 +148,6 @@ MUTANTS = [
     _M("files excluded by other columns", evidence.masks_of,
        "np.full(evidences[0].n, ANY", "np.full(evidences[0].n, FALSE"),
     _M("rows of half a match not filtered", scan.Scan._row_filter, "~d.open).all()", "~d.open).any()"),
-    _M("rows of half a match counted", results.sure_groups,
+    _M("rows of half a match counted", log.sure_groups,
        "file.decision.outcomes == TRUE", "(file.decision.outcomes & TRUE) != 0"),
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import join_path
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.rows import matching
-from parquet_bloom.zones.scan import IndexedScan
+from parquet_bloom.zones.query import IndexedScan
 
 ROWS, ZONE, FILES = 600, 7, 3
 REFUSED = {"f16", "d5", "d38", "fixed", "uuid", "flag"}

@@ -24,8 +24,8 @@ from parquet_bloom.filters.tails import each_file
 from parquet_bloom.options import set_limits
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import in_order
+from parquet_bloom.storage.workers import Meter
 
 FILES, GROUPS, ROWS = 12, 4, 100
 

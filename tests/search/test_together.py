@@ -35,8 +35,8 @@ from support.searched import (
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, Statistics
 from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.results import FileResult
 from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage.open_file import OpenFile

@@ -19,7 +19,7 @@ from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, StaleIndexError, UnknownColumnError
 from parquet_bloom.format.schema import find_leaf
 from parquet_bloom.keys.index import open_key_index
-from parquet_bloom.search.index import NO_COST
+from parquet_bloom.search.question import NO_COST
 from parquet_bloom.spark.locating import _locate_files, _Places
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.spark.work import ListedFiles

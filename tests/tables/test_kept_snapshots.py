@@ -25,8 +25,8 @@ from support.repeats import first_then_more
 
 import parquet_bloom
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.source import kept
-from parquet_bloom.source.kept import KeptStates
+from parquet_bloom.source import adapters
+from parquet_bloom.source.adapters import KeptStates
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.storage import version_token
 from parquet_bloom.storage.stores import LOCAL
@@ -327,9 +327,9 @@ def test_few_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     states: KeptStates[int] = KeptStates()
     for i in range(20):
         states.keep(i, LOCAL, (i,), 1, i)
-    assert len(states) == kept._MOST_STATES
+    assert len(states) == adapters._MOST_STATES
     assert states.find(12, LOCAL, (12,)) == 12, "used now, so that it stays"
-    monkeypatch.setattr(kept, "_MOST_FILES", 10)
+    monkeypatch.setattr(adapters, "_MOST_FILES", 10)
     states.keep("large", LOCAL, (), 9, 99)
     assert [states.find(i, LOCAL, (i,)) for i in range(20)].count(None) == 19, "one more file has room"
     assert states.find(12, LOCAL, (12,)) == 12

@@ -17,7 +17,7 @@ import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, StaleIndexError
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.zones.scan import IndexedScan
+from parquet_bloom.zones.query import IndexedScan
 
 PAGES = {"data_page_size": 256, "write_batch_size": 32, "write_page_index": True}
 

@@ -26,7 +26,7 @@ from parquet_bloom.advice.survey import (
     seconds,
     survey_column,
 )
-from parquet_bloom.edit.choose import reason_against
+from parquet_bloom.edit.gain import reason_against
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import (
     DamagedFileError,
@@ -50,9 +50,9 @@ from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import in_order
 from parquet_bloom.storage.table_folders import RAW_FILES
+from parquet_bloom.storage.workers import Meter, ProgressCallback
 
 # --- what is wrong today --------------------------------------------------------------------------
 #

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.advice.survey import read_survey, survey_column
-from parquet_bloom.edit.choose import reason_against
+from parquet_bloom.edit.gain import reason_against
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
-from parquet_bloom.filters.doubts import Doubts
+from parquet_bloom.filters.inspect import Doubts
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
 from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import each_file, older_footers
@@ -44,7 +44,7 @@ from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.workers import Meter, ProgressCallback
 
 # --- one filter by its first bytes ----------------------------------------------------------------
 #

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parquet_bloom.edit.column_bounds import chunks_of
 from parquet_bloom.edit.gain import Estimate, estimate
-from parquet_bloom.edit.sample import Interval
+from parquet_bloom.edit.sample import Interval, chunks_of
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.locate import filter_ranges_of

@@ -13,5 +13,5 @@ New files of a table get their filters before the commit, so no version has file
 
 In files without a log a row group without such rows is not written again (`edit.without_rows`).
 
-`changes` knows no library of a table's format: source.row_changes.RowChanges is what an adapter does.
+`changes` knows no library of a table's format: source.adapters.RowChanges is what an adapter does.
 """

@@ -47,10 +47,9 @@ from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.display import quantity, without_secret
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.workers import WorkerSets, processors
+from parquet_bloom.storage.workers import Meter, ProgressCallback, WorkerSets, processors
 
 # --- one file -------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from parquet_bloom.options import (
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import TableAccess, refuse_named
 from parquet_bloom.source.source import CallSource
-from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.workers import ProgressCallback
 
 
 class RowOptions(ReadOptions, FilesystemOption, total=False):

@@ -48,15 +48,14 @@ from parquet_bloom.format.schema import join_path, split_path, unknown_column
 from parquet_bloom.keys.update import update_index
 from parquet_bloom.options import DEFAULT_FORM, PathLike
 from parquet_bloom.rows.scan import Scan
+from parquet_bloom.source.adapters import NewFile, RowChanges, RowTable
 from parquet_bloom.source.history import OPERATION, FilterOptions, History
 from parquet_bloom.source.names import TableName
-from parquet_bloom.source.row_changes import NewFile, RowChanges, RowTable
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource, open_table
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.workers import WorkerSets, processors, signals_wait
+from parquet_bloom.storage.workers import Meter, ProgressCallback, WorkerSets, processors, signals_wait
 
 _OLD_CALENDAR = (
     "has dates before 1582-10-15, or times before 1900, by the calendar of old releases of Spark, which a new file "

@@ -1,4 +1,4 @@
-"""The command `parquet-bloom`: one thin command per library call.
+"""The command `parquet-bloom`: one thin command per library call, those of one purpose in a module.
 
 Exit status: 0 done; 1 the answer is "no" (check: no row group can match; verify: a filter is
 wrong); 2 an error, of whatever kind. Of several files the worst counts. Errors are one line on stderr,
@@ -9,7 +9,7 @@ Decisions
 A command ends the process itself (`process`), once the functions registered with `atexit` have run.
     It does not take the interpreter apart. Otherwise a thread of Arrow that frees Python's bytes at that moment aborts
     the process after its work is done: one in some 400 runs of `read --index` on a busy machine (apache/arrow#45214).
-    `zones.scan` gives its threads bytes that Arrow allocated for the same reason.
+    `zones.query` gives its threads bytes that Arrow allocated for the same reason.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from parquet_bloom.report.gates import annotation
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _TABLES = ("delta:", "iceberg:", "ducklake:")  # known here without an import, which takes time
-_COMMANDS = (
-    "add",
-    "remove",
-    "repair",
-    "inspect",
-    "verify",
-    "status",
-    "check",
-    "read",
-    "locate",
-    "delete",
-    "upsert",
-    "advise",
-    "engines",
-    "report",
-    "index",
-    "spark",
-    "explain",
-    "completion",
-)
+_COMMANDS = {  # by name, as they are listed; the module of each
+    "add": "make",
+    "remove": "make",
+    "repair": "make",
+    "inspect": "look",
+    "verify": "look",
+    "status": "look",
+    "check": "check",
+    "read": "read",
+    "locate": "locate",
+    "delete": "rows",
+    "upsert": "rows",
+    "advise": "make",
+    "engines": "look",
+    "report": "look",
+    "index": "index",
+    "spark": "spark",
+    "explain": "help",
+    "completion": "help",
+}
 _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
 
@@ -74,7 +74,7 @@ class _Commands(Commands):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command = import_module(f"parquet_bloom.cli.{name}").command
+        command = getattr(import_module(f"parquet_bloom.cli.{_COMMANDS[name]}"), f"{name}_command")
         assert isinstance(command, click.Command)
         return command
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from parquet_bloom.cli import key_index
+from parquet_bloom.cli.check import split
 from parquet_bloom.cli.common import (
     all_option,
     complain,
@@ -22,7 +23,6 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Commands
 from parquet_bloom.cli.key_index import only_for
-from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, part
@@ -59,7 +59,7 @@ class _BuildOptions(ReadOptions):
 
 
 @click.group("index", cls=Commands)
-def command() -> None:
+def index_command() -> None:
     """Indexes beside the data: key indexes, and Lance's zone indexes.
 
     A key index says which row groups of many files hold a value; it is a folder with a manifest.json. A zone index is
@@ -72,7 +72,7 @@ def command() -> None:
     """
 
 
-@command.command("build")
+@index_command.command("build")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @indexed_columns_option
 @key_index.kind_option
@@ -144,7 +144,7 @@ def build(
     return 0
 
 
-@command.command("update")
+@index_command.command("update")
 @click.argument("index", type=FILE, metavar="INDEX")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @raw_files_option
@@ -164,7 +164,7 @@ def update(index: str, data: tuple[str, ...], as_json: bool, **options: Unpack[R
 
 
 def _refuse_other(index: str) -> None:
-    from parquet_bloom.search.index import is_key_index
+    from parquet_bloom.search.question import is_key_index
 
     if is_key_index(index):
         return
@@ -178,7 +178,7 @@ def _refuse_other(index: str) -> None:
 
 def _indexes_and_data(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words that name indexes, of which the first is one, and those that name data."""
-    from parquet_bloom.search.index import is_key_index
+    from parquet_bloom.search.question import is_key_index
 
     if is_key_index(words[0]):
         return words[:1], words[1:]
@@ -193,7 +193,7 @@ def _indexes_and_data(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[st
     return words[:n], words[n:]
 
 
-@command.command("rebuild")
+@index_command.command("rebuild")
 @click.argument("index", type=FILE, metavar="INDEX")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @key_index.false_places_again_option
@@ -215,7 +215,7 @@ def rebuild(
     return key_index.rebuild(index, data, false_places, as_json, options)
 
 
-@command.command("inspect")
+@index_command.command("inspect")
 @click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX... [DATA...]")
 @click.option(
     "--data", multiple=True, type=FILE, metavar="DATA", help="Of keys: say how many of their files it covers."
@@ -233,7 +233,7 @@ def inspect(
     parquet-bloom index inspect events-index/ events/
     parquet-bloom index inspect events-zones/
     """
-    from parquet_bloom.search.index import is_key_index
+    from parquet_bloom.search.question import is_key_index
 
     index, more = _indexes_and_data(index)
     data = more + data
@@ -282,7 +282,7 @@ def _print_index(info: IndexInfo, show_all: bool) -> None:
         say(zones)
 
 
-@command.command("query")
+@index_command.command("query")
 @click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX... PREDICATE")
 @_column_option
 @_type_option
@@ -308,7 +308,7 @@ def query(
     """
     from parquet_bloom.report.added import enumerated
     from parquet_bloom.report.text import Column, Table, plural
-    from parquet_bloom.search.index import is_key_index
+    from parquet_bloom.search.question import is_key_index
     from parquet_bloom.zones.query import query_index
 
     index, predicate = split(index, required=True, what="INDEX")
@@ -341,7 +341,7 @@ def query(
     return 0 if found.zones or found.uncovered else 1
 
 
-@command.command("verify")
+@index_command.command("verify")
 @click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX... [DATA...]")
 @click.option(
     "--data", multiple=True, type=FILE, metavar="DATA", help="The data; of a zone index, where it does not name them."
@@ -372,7 +372,7 @@ def verify(
     parquet-bloom index verify events-index/ events/
     parquet-bloom index verify events-zones/
     """
-    from parquet_bloom.search.index import is_key_index
+    from parquet_bloom.search.question import is_key_index
 
     index, more = _indexes_and_data(index)
     data = more + data
@@ -400,7 +400,7 @@ def verify(
     return 1 if any(v.status == "wrong" for v in verdicts) else 0
 
 
-@command.command("register")
+@index_command.command("register")
 @click.argument("file", type=FILE, metavar="FILE")
 @click.argument("dataset", type=FILE, metavar="DATASET")
 @click.option("--name", metavar="NAME", help="Of the index in Lance; default <column>_idx.")

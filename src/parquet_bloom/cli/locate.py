@@ -64,7 +64,7 @@ keys_options = (
 @json_option
 @memory_option
 @footer_limits
-def command(
+def locate_command(
     data: tuple[str, ...],
     column: str,
     keys: str,

@@ -17,7 +17,7 @@ from parquet_bloom.storage.display import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.spark.sessions import JobProgress
-    from parquet_bloom.storage.progress import Progress
+    from parquet_bloom.storage.workers import Progress
 
 _LINE_EVERY = 10.0  # seconds
 _BAR_EVERY = 0.2

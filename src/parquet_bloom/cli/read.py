@@ -10,6 +10,7 @@ from typing import IO, Any, Unpack
 
 import click
 
+from parquet_bloom.cli.check import explain_last_word, split
 from parquet_bloom.cli.common import (
     IndexKeywords,
     aside,
@@ -26,7 +27,6 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
-from parquet_bloom.cli.predicate import explain_last_word, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 from parquet_bloom.report.text import visible
@@ -61,7 +61,7 @@ class _ReadKeywords(IndexKeywords):
 @table_options
 @range_option
 @footer_limits
-def command(
+def read_command(
     sources: tuple[str, ...],
     where: str | None,
     columns: str | None,

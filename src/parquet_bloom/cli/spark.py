@@ -50,7 +50,7 @@ class _Commands(Commands):
 
 
 @click.group("spark", cls=_Commands)
-def command() -> None:
+def spark_command() -> None:
     """The same on Spark, for data sets of any size.
 
     Needs the extra `spark` and Java 17 or later. PATHS are named as Spark names them: plain, file:, hdfs:, s3a:,
@@ -80,7 +80,7 @@ def _place_options(function: F) -> F:
     return cast(F, decorated(function, _PLACE))
 
 
-@command.command("add")
+@spark_command.command("add")
 @columns_options
 @filter_options
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
@@ -113,7 +113,7 @@ def add(
     return _run(spark, "add", job, dict(zip(sums, sums, strict=True)), _added, report, as_json)[0]
 
 
-@command.command("repair")
+@spark_command.command("repair")
 @_place_options
 @click.option("--undo", is_flag=True, help="Take repairs off; a file is what it was, byte for byte.")
 @click.option("--dry-run", is_flag=True, help="Compare, and say what would be done; write nothing.")
@@ -137,7 +137,7 @@ def repair(
     return failed or int(bool(options.get("dry_run")) and found["wrong"] > 0)
 
 
-@command.command("package")
+@spark_command.command("package")
 @click.argument("output", type=FILE, metavar="OUT.zip")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def package(output: str, overwrite: bool) -> int:

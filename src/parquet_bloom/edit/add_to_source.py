@@ -50,9 +50,8 @@ from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location, in_order
-from parquet_bloom.storage.workers import WorkerSets, processors
+from parquet_bloom.storage.workers import Meter, ProgressCallback, WorkerSets, processors
 
 if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions

@@ -28,8 +28,8 @@ from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.source import CallSource, open_table, resolved_files
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.paths import Outputs, targets
-from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.table_folders import Tables, write_guard
+from parquet_bloom.storage.workers import Meter
 
 R = TypeVar("R", bound=FileReport)
 _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")

@@ -376,7 +376,7 @@ def _plan_filters(source: OpenFile, run: Run, chosen: Collection[int] | None) ->
     if run.request.columns is not None or not file_plan.sizings:
         return file_plan
     if chosen is None:
-        from parquet_bloom.edit.choose import columns_without_gain  # nothing else of `add` needs it
+        from parquet_bloom.edit.gain import columns_without_gain  # nothing else of `add` needs it
 
         groups: dict[int, list[int]] = {}
         sizings = {}

@@ -30,9 +30,9 @@ from parquet_bloom.output.target import Target, Writing
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import Meter, ProgressCallback
 
 # --- taking tails off -----------------------------------------------------------------------------
 #

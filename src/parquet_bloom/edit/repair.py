@@ -55,9 +55,9 @@ from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, FailedFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import Meter, ProgressCallback
 
 # --- reports --------------------------------------------------------------------------------------
 

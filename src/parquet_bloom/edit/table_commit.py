@@ -43,10 +43,9 @@ from parquet_bloom.source.snapshot import (
 from parquet_bloom.source.truth import LeafTruth
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location, in_order
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.workers import signals_wait
+from parquet_bloom.storage.workers import Meter, signals_wait
 
 if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions, Identity

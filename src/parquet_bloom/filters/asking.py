@@ -34,7 +34,7 @@ from parquet_bloom.format.outline import FAR, FILE_BITS, NONE, Outline
 from parquet_bloom.format.statistics import counts_of, empty_filter_problem
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
-from parquet_bloom.kernels.threads import in_parts
+from parquet_bloom.process import in_parts
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.tails import FarTails, Tails
 from parquet_bloom.storage.workers import processors

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parquet_bloom.filters.decode import ColumnReader
-from parquet_bloom.filters.doubts import NAN_LOST
+from parquet_bloom.filters.inspect import NAN_LOST
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.filters.wrong_statistics import Compared, WrongStatistic, compare_statistics, shown
 from parquet_bloom.format.footer import Footer

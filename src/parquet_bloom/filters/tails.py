@@ -35,7 +35,7 @@ from parquet_bloom.source.results import Results, map_files
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.progress import Meter
+from parquet_bloom.storage.workers import Meter
 
 _NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)
 

@@ -34,7 +34,7 @@ from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.workers import Meter, ProgressCallback
 
 # --- values that no row has -----------------------------------------------------------------------
 #

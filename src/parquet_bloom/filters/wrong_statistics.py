@@ -33,7 +33,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 )
 from parquet_bloom.errors import DamagedFileError, FooterError
 from parquet_bloom.filters.decode import ColumnReader, is_beyond_pyarrow
-from parquet_bloom.filters.doubts import MIXED_LOST, NAN_LOST
+from parquet_bloom.filters.inspect import MIXED_LOST, NAN_LOST
 from parquet_bloom.filters.page_places import Page, data_pages
 from parquet_bloom.filters.true_statistics import ChunkStatistics
 from parquet_bloom.format import compact

@@ -86,7 +86,7 @@ def block_contains(block: bytes, h: int) -> bool:
     return True
 
 
-# --- loops over filters by numpy, with the results of kernels.native's (see kernels.loops) ---------
+# --- loops over filters by numpy, with the results of kernels.native's (see kernels.hashes) ---------
 #
 # Many hashes may set bits of one word, which an assignment `words[at] |= bits` would lose. Where a filter is small
 # beside what goes into it, the bits are set in an array of a byte each, and packed; otherwise numpy's slower

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from parquet_bloom.kernels import LOADING
-from parquet_bloom.kernels.threads import started_pool
+from parquet_bloom.process import started_pool
 
 # --- cache ----------------------------------------------------------------------------------------
 #

@@ -5,15 +5,21 @@ slot in the values buffer, for a variable-width one the bytes between two offset
 
     int64   | 8 bytes | 8 bytes | ...          string  offsets 0 3 3 7 -> |abc||defg|
 
-Nulls have no value and give no hash. Whether compiled loops hash, or xxhash and mmh3, is decided in kernels.loops.
+Nulls have no value and give no hash.
 Sources: xxHash specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/support/naive.py and fixtures/vectors.
+
+Whole columns are hashed and queried by loops that numba compiles (kernels.native), or without numba: xxhash and mmh3
+hash value by value, and numpy inserts and looks up (kernels.block). Both give the same bits. The compiled loops are 5
+to 100 times faster. But loading numba and a few kernels takes some 0.4 s, and compiling them for the first time
+seconds. So a process begins without, and changes over once that has cost it half as long: some 0.9 million numbers
+that are hashed and inserted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import mmh3
 import numpy as np
@@ -22,7 +28,32 @@ import pyarrow.types as pt
 import xxhash
 from numpy.typing import NDArray
 
-from parquet_bloom.kernels.loops import compiled, loop
+if TYPE_CHECKING:
+    from parquet_bloom.kernels.compiler import Kernel
+
+
+ALLOWED_NS = 200_000_000  # that a process may lose without numba
+
+
+class _Spent:
+    """The cost of work without numba in this process, by estimates, nanoseconds; threads may lose some."""
+
+    ns = 0.0
+
+
+def compiled(ns: float) -> bool:
+    """Whether compiled loops are to run now, where without them it would take so many nanoseconds."""
+    _Spent.ns += ns
+    return _Spent.ns > ALLOWED_NS
+
+
+def loop(name: str) -> Kernel:
+    """A compiled loop, by its name in kernels.native."""
+    from parquet_bloom.kernels import native
+
+    found: Kernel = getattr(native, name)
+    return found
+
 
 # --- one by one -----------------------------------------------------------------------------------
 #

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import block
-from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.kernels.loops import compiled, loop
+from parquet_bloom.kernels.hashes import compiled, hash_array, loop
 from parquet_bloom.options import Family, Strategy
 
 Kind = Literal["integer", "float", "bytes"]

@@ -38,7 +38,7 @@ from parquet_bloom.kernels.block import BLOCK_BYTES as BLOCK_BYTES
 from parquet_bloom.kernels.block import IndexRule as IndexRule
 from parquet_bloom.kernels.block import block_contains as block_contains
 from parquet_bloom.kernels.block import block_index as block_index
-from parquet_bloom.kernels.loops import compiled, loop
+from parquet_bloom.kernels.hashes import compiled, loop
 
 Blocks = NDArray[np.uint32]
 

@@ -55,9 +55,8 @@ from parquet_bloom.options import PathLike, ReadOptions, check_threads, column_n
 from parquet_bloom.output.index_files import IndexFiles, storing
 from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.table_folders import RAW_FILES
-from parquet_bloom.storage.workers import chain_results, processors
+from parquet_bloom.storage.workers import Meter, ProgressCallback, chain_results, processors
 
 WRITER = f"parquet-bloom {__version__}"
 FALSE_PLACES = 0.05  # of a lookup over everything

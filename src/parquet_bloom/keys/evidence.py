@@ -47,8 +47,8 @@ from parquet_bloom.predicates.bind import (
 from parquet_bloom.predicates.outcomes import TRUE, Masks, probes_of
 from parquet_bloom.predicates.tree import Path, Predicate, Unknown
 from parquet_bloom.search.evidence import ColumnEvidence, by_partition, outcomes_of
-from parquet_bloom.search.index import Asking
 from parquet_bloom.search.log import Exclusion, by_index
+from parquet_bloom.search.question import Asking
 from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Partitions
@@ -130,14 +130,14 @@ class KeyEvidence:
         return {id(self._search.files[at]): at for at in np.flatnonzero(self.excluded).tolist()}
 
     def exclusion(self, file: DataFile) -> Exclusion | None:
-        """As search.index.Evidence has it."""
+        """As search.question.Evidence has it."""
         # Mostly a few files are left, and only these are asked for.
         if id(file) in self._open_ids or (at := self._excluded_at.get(id(file))) is None:
             return None
         return by_index(int(self.row_groups[at]))
 
     def closed(self, file: DataFile, version_token: object) -> Flags | None:
-        """As search.index.Evidence has it. Of files that are excluded it knows the first one alone."""
+        """As search.question.Evidence has it. Of files that are excluded it knows the first one alone."""
         found = self._closed.get(id(file))
         return found[2] if found is not None and self._coverage.is_same(found[1], version_token) else None
 
@@ -328,7 +328,7 @@ def _hashes(term: Term, range_values: int) -> NDArray[np.uint64] | None:
 
 
 class SearchedIndex:
-    """A key index as search.index.Index has it.
+    """A key index as search.question.Index has it.
 
     predicate, range_values  that it is going to be asked; None: not known yet
     """
@@ -378,7 +378,7 @@ class SearchedIndex:
         return unlisted_files(where, lambda: self.index)
 
     def expect(self, found: ResolvedSource, options: Options) -> None:
-        """As search.index.Index has it."""
+        """As search.question.Index has it."""
         manifest = self.index.manifest
         # A table's files are recognised by its log.
         if manifest.segments and options.listing and not found.has_log and found.files and not found.files[0].is_local:

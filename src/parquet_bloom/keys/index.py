@@ -26,7 +26,7 @@ from parquet_bloom.keys.manifest import MOST_BYTES, NAME, Manifest, Segment, Seg
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.process import ForkSafe, Recent
-from parquet_bloom.search.index import NO_COST, Cost
+from parquet_bloom.search.question import NO_COST, Cost
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location

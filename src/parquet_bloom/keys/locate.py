@@ -33,10 +33,10 @@ from parquet_bloom.keys.evidence import SearchedIndex
 from parquet_bloom.keys.index import KeyIndex
 from parquet_bloom.options import PathLike, refuse_unknown
 from parquet_bloom.predicates.tree import And
-from parquet_bloom.search.index import NO_COST, Cost, unlisted
 from parquet_bloom.search.keys import Keys, admitted_keys, numbered_keys
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.question import NO_COST, Cost, unlisted
 from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import ResolvedSource, resolved_files, source_of
 from parquet_bloom.storage.open_file import OpenFile

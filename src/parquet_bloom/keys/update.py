@@ -51,9 +51,9 @@ from parquet_bloom.search.log import log_of
 from parquet_bloom.source.results import Result
 from parquet_bloom.source.source import ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.storage.version_token import Kept
+from parquet_bloom.storage.workers import ProgressCallback
 
 MOST_SEGMENTS = 4  # of one set of types, that a lookup asks
 _TRIES = 5  # of an update that another one overtakes

@@ -25,8 +25,8 @@ from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.table_folders import RAW_FILES
+from parquet_bloom.storage.workers import Meter, ProgressCallback
 
 _SAMPLE = 16  # files that are decoded again, unless all are to be
 

@@ -24,7 +24,7 @@ from parquet_bloom.report.text import (
 from parquet_bloom.search.check import totals
 
 if TYPE_CHECKING:
-    from parquet_bloom.search.index import Cost
+    from parquet_bloom.search.question import Cost
     from parquet_bloom.source.names import ShellCommand
 
 _FILES_SHOWN = 20

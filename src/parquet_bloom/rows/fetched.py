@@ -29,7 +29,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline, extents_in
 from parquet_bloom.rows.layouts import chunk_by_chunk, own_leaves
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_same, version_of
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.storage.file_objects import FileObject
 from parquet_bloom.storage.open_file import (
     REMOTE_GAP,

@@ -29,12 +29,11 @@ from parquet_bloom.format.outline import extents_in
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.rows.fetched import FilePart, chunk_ranges
 from parquet_bloom.rows.layouts import own_leaves, path_of
-from parquet_bloom.rows.pages import Ahead, places_of
+from parquet_bloom.rows.pages import Ahead, Positions, RowSelection, places_of, taken
 from parquet_bloom.rows.pages_file import leaves_by_column
-from parquet_bloom.rows.selection import Positions, RowSelection, taken
 from parquet_bloom.rows.source_rows import NUMBER, RowGroups
 from parquet_bloom.rows.unchanged import opened_as_searched
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.storage.remote import in_order, side_by_side
 
 _LEAST, _LEAST_REMOTE = 1 << 20, 4 << 20  # bytes of the other columns of a row group, compressed

@@ -43,8 +43,17 @@ from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.layouts import SCHEMA_KEY, leaf_types, own_leaves, stored_schema
-from parquet_bloom.rows.pages import ColumnPages, disbelieve, has_offset_index, is_dictionary, pages_of, read_places
-from parquet_bloom.rows.selection import Positions, RowSelection, taken
+from parquet_bloom.rows.pages import (
+    ColumnPages,
+    Positions,
+    RowSelection,
+    disbelieve,
+    has_offset_index,
+    is_dictionary,
+    pages_of,
+    read_places,
+    taken,
+)
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, opened_as_searched
 from parquet_bloom.storage.open_file import REMOTE_GAP, OpenFile
 

@@ -29,9 +29,8 @@ from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Part, Pr
 from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.layouts import check_fields, dataset_schema, file_format, finished, path_of
 from parquet_bloom.rows.matching import Filter, Reading
-from parquet_bloom.rows.pages import rows_by_pages
+from parquet_bloom.rows.pages import RowSelection, rows_by_pages
 from parquet_bloom.rows.pages_file import PagesRead
-from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.source_rows import FileRows, SourceRows
 from parquet_bloom.rows.table_rows import TableRows
 from parquet_bloom.rows.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
@@ -45,18 +44,25 @@ from parquet_bloom.search.check import (
     sizes_of,
     verdicts_of,
 )
-from parquet_bloom.search.index import key_index, unlisted
-from parquet_bloom.search.log import Log, logged_rows
+from parquet_bloom.search.log import (
+    FileResult,
+    Log,
+    UnopenedFiles,
+    logged_rows,
+    open_groups,
+    sure_groups,
+    undecided_groups,
+)
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
-from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.question import key_index, unlisted
 from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.search.together import BatchSlice
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import brief, line, quantity
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import Meter, RowMeter
 from parquet_bloom.storage.remote import arrow_of
 from parquet_bloom.storage.table_folders import RAW_FILES
+from parquet_bloom.storage.workers import Meter, RowMeter
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter

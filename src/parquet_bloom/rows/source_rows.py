@@ -49,12 +49,12 @@ from parquet_bloom.rows.layouts import (
     path_of,
     with_partitions,
 )
+from parquet_bloom.rows.pages import RowSelection
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
-from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.unchanged import PYARROW_ERRORS, for_arrow, is_utf8, opened_as_searched, read_error
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.results import FileResult
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 from parquet_bloom.storage.remote import arrow_of

@@ -31,10 +31,10 @@ from parquet_bloom.rows.fetched import (
     scan_options,
 )
 from parquet_bloom.rows.layouts import path_of, projected, select_columns
+from parquet_bloom.rows.pages import RowSelection
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
-from parquet_bloom.rows.selection import RowSelection
 from parquet_bloom.rows.source_rows import counted, fragment_of, row_threads, with_numbers
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.source.columns import schema_of
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.view import FileView, TableNames

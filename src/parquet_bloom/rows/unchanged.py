@@ -32,8 +32,8 @@ from parquet_bloom.format.outline import NONE, SPANS, Outline
 from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.rows.layouts import with_groups
+from parquet_bloom.search.log import FileResult, open_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
-from parquet_bloom.search.results import FileResult, open_groups
 from parquet_bloom.search.search import Search
 from parquet_bloom.source.source import resolved_files
 from parquet_bloom.storage.display import line, quantity

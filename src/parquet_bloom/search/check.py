@@ -29,10 +29,9 @@ from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
-from parquet_bloom.search.index import NO_COST, Cost, key_index, unlisted
-from parquet_bloom.search.log import Exclusion
+from parquet_bloom.search.log import Exclusion, FileResult, UnopenedFiles
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.results import FileResult, UnopenedFiles
+from parquet_bloom.search.question import NO_COST, Cost, key_index, unlisted
 from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.search.together import BatchSlice
 from parquet_bloom.source.names import typed_sources
@@ -40,8 +39,8 @@ from parquet_bloom.source.results import Result, plain, table_of
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.display import line, line_of, quantity
 from parquet_bloom.storage.paths import DataFile, FailedFile
-from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.table_folders import RAW_FILES
+from parquet_bloom.storage.workers import Meter
 
 # --- verdicts as values ---------------------------------------------------------------------------
 #

@@ -32,7 +32,7 @@ from parquet_bloom.format.values import described, key_for, operand, same_kind, 
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.predicates.bind import misfit_error
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.search.search import Search, leaf_of
 from parquet_bloom.source.columns import Pairs, partition_value
 from parquet_bloom.storage.open_file import OpenFile

@@ -6,12 +6,13 @@ the same, bound to a file's columns    <----+--> footer, filters: row groups in 
 under the table's names
 
 Files without a log have a NoLog, which excludes nothing: a search sees the same of both.
+A FileResult says which row groups of a file can match, and what was read to find that out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -37,7 +38,7 @@ from parquet_bloom.predicates.bind import Bound, FirstFile, Members, Schema, Ter
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, as_cell
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.evidence import ColumnEvidence, literal_outcome, outcomes_of
+from parquet_bloom.search.evidence import ColumnEvidence, Decision, literal_outcome, outcomes_of
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath, Snapshot, TableFile
 from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.paths import DataFile
@@ -445,3 +446,75 @@ def logged_rows(file: DataFile) -> int | None:
 
 def _has_default(field: Field) -> bool:
     return field.default is not None or any(map(_has_default, field.children))
+
+
+# --- the result of a search in one file -----------------------------------------------------------
+
+
+@dataclass(slots=True)
+class FileResult:
+    """One file and what is known of its row groups; or, without a decision, why it was not opened.
+
+    visited         what Search.visit gave
+    of_one_version  what is read of it later is of that same version: all of the file came with one answer of its
+                    storage and is still there, or each request names the version
+    """
+
+    file: DataFile
+    size: int = 0
+    outline: Outline | None = None
+    decision: Decision | None = None
+    bound: Bound | None = None
+    requests: int = 0
+    bytes_read: int = 0
+    version_token: object = None
+    excluded: Exclusion | None = None
+    visited: Any = None
+    of_one_version: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnopenedFiles:
+    """Files one behind the other that a key index excludes, or one file that anything excludes.
+
+    row_groups  of the files, as the index has them: int64[files]; None: not known
+    why         of the one file; None: the index
+    """
+
+    files: Sequence[DataFile]
+    row_groups: NDArray[np.int64] | None = None
+    why: Exclusion | None = None
+
+    @classmethod
+    def of(cls, file: FileResult) -> UnopenedFiles:
+        """A file that was not opened."""
+        assert file.excluded is not None
+        known = file.excluded.row_groups
+        return cls([file.file], None if known is None else np.array([known]), file.excluded)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def results(self) -> Iterator[FileResult]:
+        """The result of each file."""
+        if self.why is not None:
+            return (FileResult(file, excluded=self.why) for file in self.files)
+        assert self.row_groups is not None
+        counts = self.row_groups.tolist()
+        return (FileResult(file, excluded=by_index(n)) for file, n in zip(self.files, counts, strict=True))
+
+
+def open_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which a row can match."""
+    return [] if file.decision is None else file.decision.open_groups
+
+
+def sure_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which every row matches."""
+    return [] if file.decision is None else [int(i) for i in (file.decision.outcomes == TRUE).nonzero()[0]]
+
+
+def undecided_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which some rows can match and others not."""
+    sure = set(sure_groups(file))
+    return [group for group in open_groups(file) if group not in sure]

@@ -20,10 +20,10 @@ from parquet_bloom.options import RANGE_VALUES, ReadOptions, part
 from parquet_bloom.process import ForkSafe
 from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import still_at_version
 from parquet_bloom.storage.tails import FarFile, TailFile
+from parquet_bloom.storage.workers import ProgressCallback
 
 # --- footers kept between calls -------------------------------------------------------------------
 #

@@ -25,11 +25,9 @@ from parquet_bloom.errors import FileChangedError, FilterWarning, ParquetBloomEr
 from parquet_bloom.filters.asking import ask
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.search.evidence import decide
-from parquet_bloom.search.index import Index
-from parquet_bloom.search.log import Log
+from parquet_bloom.search.log import FileResult, Log, UnopenedFiles, open_groups
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.question import Questions, as_predicate, logger
-from parquet_bloom.search.results import FileResult, UnopenedFiles, open_groups
+from parquet_bloom.search.question import Index, Questions, as_predicate, logger
 from parquet_bloom.search.together import Batches, BatchSlice, InBatch, slice_at
 from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.storage.open_file import TAIL_GUESS, OpenFile

@@ -31,8 +31,8 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.evidence import Decision, Groups, decide
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.search.question import Questions
-from parquet_bloom.search.results import FileResult
 from parquet_bloom.storage.open_file import walks
 from parquet_bloom.storage.table_folders import footer_note, may_be_noted
 from parquet_bloom.storage.tails import FarFile, FarTails, TailFile, Tails

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_ar
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.storage.display import Brief, html_of, names_of
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import in_order
+from parquet_bloom.storage.workers import Meter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -59,11 +59,10 @@ from parquet_bloom.options import SparkAddOptions, SparkRepairOptions
 if TYPE_CHECKING:
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
-    from parquet_bloom.spark.keys import build_index
+    from parquet_bloom.spark.keys import build_index, build_zone_index
     from parquet_bloom.spark.locating import locate
     from parquet_bloom.spark.repairing import repair
     from parquet_bloom.spark.source.source import ParquetBloomSource, read, register
-    from parquet_bloom.spark.zones import build_zone_index
 
 _HOMES = {
     "add_filters": "add",

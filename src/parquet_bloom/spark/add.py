@@ -62,10 +62,9 @@ from parquet_bloom.spark.listing import (
 )
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.spark.work import FilesWork, ListedFiles, hold_columns
-from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables, write_guard
-from parquet_bloom.storage.workers import WorkerSets
+from parquet_bloom.storage.workers import Meter, WorkerSets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,10 +24,9 @@ from parquet_bloom.filters.verify import VerifyReport, verify
 from parquet_bloom.options import RANGE_VALUES, PathLike, ReadOptions, TableOptions, column_names, refuse_unknown
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.check import ExcludedFile, excluded_file, sizes_of, verdicts_of
-from parquet_bloom.search.index import key_index
-from parquet_bloom.search.log import log_of
+from parquet_bloom.search.log import FileResult, log_of, open_groups
 from parquet_bloom.search.options import Nan, Options
-from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.question import key_index
 from parquet_bloom.search.search import Search, as_predicate
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import ResolvedSource

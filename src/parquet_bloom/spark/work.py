@@ -34,9 +34,9 @@ from parquet_bloom.predicates.bind import Schema, bind, unknown_names
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.predicates.tree import Predicate, leaves_of
 from parquet_bloom.search.check import ExcludedFile, excluded_file
-from parquet_bloom.search.index import key_index
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.search.options import DatasetSchema, Options
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.question import key_index
 from parquet_bloom.search.search import Search
 from parquet_bloom.source import columns
 from parquet_bloom.source.snapshot import Snapshot, TableFile
@@ -465,7 +465,7 @@ def by_log(
 
     index  a key index, which excludes files too
     Raises as search.search.Search, for what is wrong with the predicate by the table's schema, and as
-    search.index.key_index; StaleIndexError for an index of another table, or of other files.
+    search.question.key_index; StaleIndexError for an index of another table, or of other files.
     """
     search = Search(ResolvedSource(snapshot), predicate, options, index=None if index is None else key_index(index))
     search.ask_log()

@@ -13,7 +13,7 @@ A Delta log is read here even where deltalake is installed. Of a checkpoint of 2
     columns of the table's types: of 0.1 in a decimal(10, 2) it gives 0.10, and a double that was written with an error
     cannot be told any more, so bounds would be too narrow. Hostile statistics end its process
     (tables.delta.actions._is_deep). Look again when it gives add actions as they stand.
-Versions of Delta tables are kept for the process (source.kept), by tokens of the log's files and not by numbers: a
+Versions of Delta tables are kept for the process (source.adapters), by tokens of the log's files and not by numbers: a
     table that was made again at one place has the same numbers. A second `check` of 20,000 files takes 0.12 s, of which
     0.05 s is for links in the files' paths, which each call follows anew.
 """

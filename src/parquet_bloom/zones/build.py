@@ -31,8 +31,7 @@ from parquet_bloom.output.index_files import IndexFiles
 from parquet_bloom.source.names import refuse_named
 from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.source.source import source_of
-from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.workers import chain_results, processors
+from parquet_bloom.storage.workers import Meter, ProgressCallback, chain_results, processors
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
 from parquet_bloom.zones.sources import Column, Data, Fragment, Identity, hashed_kind, open_data
 

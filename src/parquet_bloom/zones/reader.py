@@ -19,7 +19,7 @@ import pyarrow as pa
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, first_line
 from parquet_bloom.extras import to_install
 from parquet_bloom.format import lance as form
-from parquet_bloom.storage.child_process import Answer, ChildProcess
+from parquet_bloom.storage.operating_system import Answer, ChildProcess
 
 PLACES = form.ZONE_SCHEMA.names[:-1]  # all columns but the filters
 FILTERS = form.ZONE_SCHEMA.names[-1]
@@ -153,7 +153,7 @@ class LanceReader:
 # Zone indexes that nobody vouches for, read by a process of their own.
 #
 # pylance ends its process on some damaged files. Here that is one error, and the next file gets a new
-# process. One process serves all files of this one, as starting it takes half a second (storage.child_process). A
+# process. One process serves all files of this one, as starting it takes half a second (storage.operating_system). A
 # question is what to do, path and arguments; an answer an error, or facts and bytes (Arrow IPC or as they are).
 
 _MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready, and for the threads to come:

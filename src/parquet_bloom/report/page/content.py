@@ -28,9 +28,9 @@ from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
 from parquet_bloom.source.names import paths_of_source
 from parquet_bloom.source.source import CallSource, ResolvedSource
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.table_folders import RAW_FILES
+from parquet_bloom.storage.workers import ProgressCallback
 
 # --- filters by column and row group --------------------------------------------------------------
 #

@@ -36,7 +36,7 @@ from parquet_bloom.search.check import totals
 from parquet_bloom.source.results import Result, plain
 from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.workers import ProgressCallback
 
 # --- the report on a page -------------------------------------------------------------------------
 #

@@ -16,11 +16,10 @@ from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.rows.fetched import FilePart, Meanwhile, nothing
 from parquet_bloom.rows.matching import Reading
-from parquet_bloom.rows.pages import rows_by_pages
+from parquet_bloom.rows.pages import RowSelection, rows_by_pages, taken_rows
 from parquet_bloom.rows.pages_file import PagesRead, columns_at
-from parquet_bloom.rows.selection import RowSelection, taken_rows
 from parquet_bloom.rows.source_rows import RowGroups, with_numbers
-from parquet_bloom.search.results import FileResult
+from parquet_bloom.search.log import FileResult
 from parquet_bloom.spark.source.types import INT96_UNIT
 from parquet_bloom.storage.open_file import OpenFile
 

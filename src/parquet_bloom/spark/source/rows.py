@@ -47,10 +47,9 @@ from parquet_bloom.rows.fetched import FilePart
 from parquet_bloom.rows.table_rows import TableRows
 from parquet_bloom.rows.unchanged import ChangeGuard
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
-from parquet_bloom.search.index import Asking, Evidence, Index, closed_groups, key_index
-from parquet_bloom.search.log import NoLog, log_of
+from parquet_bloom.search.log import FileResult, NoLog, log_of, open_groups
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.results import FileResult, open_groups
+from parquet_bloom.search.question import Asking, Evidence, Index, closed_groups, key_index
 from parquet_bloom.search.search import Search, warn_of_damage
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot
@@ -305,7 +304,7 @@ class FileReader:
         self._index, self._options = query.index, query.options
 
     def batches_of(self, files: Iterable[ListedPart]) -> Iterator[pa.RecordBatch]:
-        """The same of several files, of those that an index leaves. Raises as `batches` and search.index.key_index."""
+        """The same of several files, of those that an index leaves. Raises as `batches`, search.question.key_index."""
         rest = iter(files)
         while many := list(islice(rest, _LISTED)):
             index = None

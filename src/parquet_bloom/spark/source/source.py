@@ -32,8 +32,8 @@ from parquet_bloom.keys.index import open_key_index
 from parquet_bloom.options import RANGE_VALUES, PathLike, ReadOptions, TableOptions, column_names, refuse_unknown
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Path, Predicate
-from parquet_bloom.search.index import key_index
 from parquet_bloom.search.options import Options
+from parquet_bloom.search.question import key_index
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource, resolved_files
@@ -129,7 +129,7 @@ class FileRequest(Request):
         return {name: value for name, value in self.__dict__.items() if name != "listing"}
 
     def plan(self, query: Query) -> FileScan:
-        """Plan a read; files are listed for its partitions. Raises as Query.check, and as search.index.key_index."""
+        """Plan a read; files are listed for its partitions. Raises as Query.check, and as search.question.key_index."""
         query.check()
         if query.index is not None:
             key_index(query.index)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.format.arrow_types import has_any_length
-from parquet_bloom.source.row_changes import NewFile
+from parquet_bloom.source.adapters import NewFile
 from parquet_bloom.source.snapshot import CommitModes, Snapshot, TableFile
 from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Location, arrow_of, storage_error
@@ -51,7 +51,7 @@ def check_changeable(table: object, state: State, features: Collection[str]) -> 
 
 
 class DeltaRows:
-    """See source.row_changes.RowChanges.
+    """See source.adapters.RowChanges.
 
     modes  how files of a snapshot may get new versions, as DeltaTable.commit_modes has it
     """
@@ -119,7 +119,7 @@ class DeltaRows:
         return NewFile(file, add)
 
     def commit(self, gone: Sequence[TableFile], new: Sequence[NewFile], properties: Mapping[str, str]) -> str:
-        """Commit as the version after the snapshot. Raises as source.row_changes.RowChanges has it."""
+        """Commit as the version after the snapshot. Raises as source.adapters.RowChanges has it."""
         # deltalake's own operations that read one of the old files, or could have read one of the new rows, conflict
         # with a commit that is no blind append.
         transaction = Transaction(self._folder, self._state.identity, {**properties, "isBlindAppend": False})

@@ -17,9 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import ConflictError, DamagedFileError, FilterFormatError, RequestError, TableFormatError
+from parquet_bloom.source.adapters import KeptStates, proof_of
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import FilterCommit, History, Identities, Version, filter_commit
-from parquet_bloom.source.kept import KeptStates, proof_of
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.roots import Roots
 from parquet_bloom.source.snapshot import (

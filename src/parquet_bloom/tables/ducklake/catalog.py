@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError, parameter
 from parquet_bloom.format.literals import read_instant
-from parquet_bloom.source.kept import Proof
+from parquet_bloom.source.adapters import Proof
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots, no_plain_path
 from parquet_bloom.storage.display import without_secret

@@ -29,7 +29,7 @@ from parquet_bloom.extras import to_install
 from parquet_bloom.format.literals import spelled
 from parquet_bloom.format.schema import quoted
 from parquet_bloom.options import limits
-from parquet_bloom.source.kept import Proof
+from parquet_bloom.source.adapters import Proof
 from parquet_bloom.storage.version_token import Kept, LocalToken
 
 _WAIT = 30  # seconds for another program's transaction in an SQLite file, and for ours in a DuckDB file

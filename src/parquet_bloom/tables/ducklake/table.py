@@ -24,8 +24,8 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.format.literals import read_instant
 from parquet_bloom.format.schema import split_path
+from parquet_bloom.source.adapters import BYTES_A_FILE, KeptStates
 from parquet_bloom.source.history import History
-from parquet_bloom.source.kept import BYTES_A_FILE, KeptStates
 from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import (
     Change,

@@ -15,9 +15,9 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
+from parquet_bloom.source.adapters import KeptStates, Proof, proof_of
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import History, Version, filter_commit
-from parquet_bloom.source.kept import KeptStates, Proof, proof_of
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import (
     Change,

@@ -20,8 +20,8 @@ from pyiceberg.table import WriteTask
 from pyiceberg.table.metadata import TableMetadata
 
 from parquet_bloom.errors import ConflictError, TableFormatError
+from parquet_bloom.source.adapters import NewFile
 from parquet_bloom.source.names import TableAccess
-from parquet_bloom.source.row_changes import NewFile
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.tables.iceberg.catalogs import released, translated_errors
 from parquet_bloom.tables.iceberg.commits import (
@@ -41,7 +41,7 @@ _PAGE_ROWS = "write.parquet.page-row-limit"
 
 
 class IcebergRows:
-    """See source.row_changes.RowChanges."""
+    """See source.adapters.RowChanges."""
 
     def __init__(self, log: IcebergLog, name: str, access: TableAccess, snapshot: Snapshot) -> None:
         self._log, self._name = log, name
@@ -119,7 +119,7 @@ class IcebergRows:
             yield PartitionKey(of, spec, schema), rows.take(pa.array(group["row_list"]))
 
     def commit(self, gone: Sequence[TableFile], new: Sequence[NewFile], properties: Mapping[str, str]) -> str:
-        """Commit as one snapshot after the one that was read. Raises as source.row_changes.RowChanges has it."""
+        """Commit as one snapshot after the one that was read. Raises as source.adapters.RowChanges has it."""
         transaction = self._log.transaction()
         with released(self._log.catalog):
             try:

@@ -1,4 +1,4 @@
-"""`parquet-bloom delete`: library call parquet_bloom.delete_keys; and what `upsert` has in common with it."""
+"""Commands that change rows: delete and upsert; library calls parquet_bloom.delete_keys and upsert."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 
 if TYPE_CHECKING:
-    from parquet_bloom.changes.rows import DeleteOptions
+    from parquet_bloom.changes.rows import DeleteOptions, RowOptions
     from parquet_bloom.changes.values import KeyChanges
+
 
 _TABLES = (".parquet", ".pq", ".parq", ".csv", ".arrow", ".feather")
 _OPTIONS = (
@@ -62,7 +63,7 @@ def row_options(function: Any) -> Any:
 )
 @output_options
 @row_options
-def command(
+def delete_command(
     sources: tuple[str, ...],
     keys: str,
     output: str | None,
@@ -151,3 +152,53 @@ def read_rows(path: str) -> Any:
         return pyarrow.csv.read_csv(path, convert_options=texts)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
+
+
+@click.command("upsert", cls=Command)
+@click.argument("table", type=FILE, metavar="TABLE")
+@click.option(
+    "--rows",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    help="A .parquet, .arrow or .csv with all columns of the table.",
+)
+@click.option("--deletes", type=FILE, metavar="FILE", help="Keys, as of `delete`, whose rows go in the same commit.")
+@click.option("--dry-run", is_flag=True, help="Find and count; write nothing.")
+@row_options
+def upsert_command(
+    table: str,
+    rows: str,
+    deletes: str | None,
+    column: tuple[str, ...],
+    index: str | None,
+    dry_run: bool,
+    show_all: bool,
+    as_json: bool,
+    **options: Unpack[RowOptions],
+) -> int:
+    """Put rows into a table, in the place of those with their keys.
+
+    \b
+    parquet-bloom upsert delta:lake/users -c user_id --rows rows.parquet
+    parquet-bloom upsert delta:lake/users -c user_id --rows changed.csv --dry-run
+
+    A new row takes the place of all rows with its key, or is appended. Of the table, delta:PATH or
+    iceberg:CATALOG/namespace.table, only files that have a key are read and written again, in one commit. It is refused
+    if another one came first.
+    """
+    from parquet_bloom.changes.rows import upsert
+
+    with Watch("upsert", quiet=as_json) as watch:
+        gone = None if deletes is None else read_keys(deletes, column)
+        report = upsert(
+            table,
+            read_rows(rows),
+            column,
+            deletes=gone,
+            index=index,
+            dry_run=dry_run,
+            progress=watch.files,
+            **options,
+        )
+    return print_report("upsert", report, as_json, show_all)

@@ -1,4 +1,6 @@
-"""States of tables, kept for the process: a log whose files are proved unchanged is not read twice.
+"""What adapters of tables have in common: states that are kept, and changes of rows.
+
+A state is kept for the process: a log whose files are proved unchanged is not read twice.
 
     name of the table, version --> tokens of the log's files now = tokens before they were read --> the same state
                                    otherwise                                                    --> read again
@@ -7,17 +9,27 @@ A version's number proves nothing: a table that was made again at the same place
 of storage.version_token that prove equal bytes. So nothing is kept on storages without such tokens (NFS, HDFS), or of a
 log that was written in the last tenth of a second. Of Iceberg the metadata that the catalog names are read each time,
 and are a part of the proof.
+
+A change of rows has one form for Delta and Iceberg: files go, new files come, in one commit.
+
+    snapshot -> Table -> RowChanges -> write -> new files, which no version names yet
+                                    -> commit -> a version names them, and old files no more
+
+An adapter does it by its format's library.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.process import ForkSafe
+from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.store import Store
@@ -95,3 +107,45 @@ class KeptStates(Generic[T]):
         """Forget all states."""
         with self._lock.own:
             self._kept = []
+
+
+# --- changes of rows ------------------------------------------------------------------------------
+
+
+class NewFile(NamedTuple):
+    """A new data file, which no version names yet.
+
+    file   as a snapshot would have it, with its size
+    entry  the adapter's own record of it
+    """
+
+    file: TableFile
+    entry: Any
+
+
+class RowChanges(Protocol):
+    """One change of rows of a table's snapshot. Made for a table that allows none, it raises TableFormatError."""
+
+    def check(self, files: Sequence[TableFile]) -> None:
+        """Raise TableFormatError for a file that cannot be taken out of the table."""
+
+    def write(self, rows: pa.Table) -> list[NewFile]:
+        """Write rows as new files, one or more for each partition. Raises StorageError, RequestError for such rows."""
+
+    def commit(self, gone: Sequence[TableFile], new: Sequence[NewFile], properties: Mapping[str, str]) -> str:
+        """Take files out of the table and put new ones in, in one commit; returns the new version.
+
+        properties  what the log tells of the commit
+        Raises ConflictError where another commit came first; StorageError where nothing was committed for another
+        reason; UnknownCommitError, after which new files must stay.
+        """
+
+    def discard(self) -> None:
+        """Remove what was written, as far as that is possible: nothing was committed."""
+
+
+class RowTable(Table, Protocol):
+    """A table whose rows may change."""
+
+    def row_changes(self, snapshot: Snapshot) -> RowChanges:
+        """A change of rows of its latest snapshot. Raises TableFormatError where the table allows none."""
