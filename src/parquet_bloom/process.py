@@ -1,4 +1,4 @@
-"""What belongs to one process: state, of which a forked child has its own, and threads.
+"""State of one process, of which a forked child has its own, and threads where memory may be short.
 
 A lock that another thread of the parent has at the fork is never released in the child. Connections and pools of
 threads are the parent's.

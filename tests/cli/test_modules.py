@@ -42,18 +42,18 @@ ARROW = {"pyarrow.compute", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet", 
 PARQUET = {"pyarrow.fs", "pyarrow.parquet", "ssl"}
 COLUMNS = ARROW - {"pyarrow.dataset"}
 COMMANDS = {
-    "--version": (["--version"], set(), 17),
-    "--help": (["--help"], set(), 38),
-    "add --help": (["add", "--help"], set(), 18),
-    "inspect": (["inspect", "filters.parquet"], set(), 79),
-    "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 79),
-    "check": (["check", "filters.parquet", "id = 5 AND name IN ('a', 'b')"], set(), 93),
-    "check --explain": (["check", "filters.parquet", "id = 5", "--explain"], set(), 93),
-    "verify": (["verify", "filters.parquet"], COLUMNS, 84),
-    "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 107),
-    "add --column": ([*ADD, "--column", "id"], PARQUET, 107),
-    "add": (ADD, COLUMNS, 111),
-    "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 107),
+    "--version": (["--version"], set(), 14),
+    "--help": (["--help"], set(), 25),
+    "add --help": (["add", "--help"], set(), 15),
+    "inspect": (["inspect", "filters.parquet"], set(), 77),
+    "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 77),
+    "check": (["check", "filters.parquet", "id = 5 AND name IN ('a', 'b')"], set(), 87),
+    "check --explain": (["check", "filters.parquet", "id = 5", "--explain"], set(), 87),
+    "verify": (["verify", "filters.parquet"], COLUMNS, 83),
+    "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 104),
+    "add --column": ([*ADD, "--column", "id"], PARQUET, 104),
+    "add": (ADD, COLUMNS, 106),
+    "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 104),
 }
 # Modules of others: Python's own and click's; then numpy's 90, pyarrow's 6 and thrift's 10 too; then pyarrow.parquet's.
 HELP, FOOTERS, DATA = 137, 267, 318

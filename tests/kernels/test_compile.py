@@ -20,8 +20,8 @@ from parquet_bloom.kernels import compiler
 # Two loops, over numba.
 WORK = textwrap.dedent("""
     import numpy as np
-    from parquet_bloom.kernels import loops, split_block
-    loops.ALLOWED_NS = -1
+    from parquet_bloom.kernels import hashes, split_block
+    hashes.ALLOWED_NS = -1
     blocks, found = split_block.empty(64), np.arange(3, dtype=np.uint64) << np.uint64(40)
     split_block.insert_hashes(blocks, found)
     assert split_block.contains_hashes(blocks, found).all()
@@ -51,7 +51,7 @@ def test_code_of_other_sources_is_not_run(tmp_path: Path) -> None:
     shutil.copytree(Path(parquet_bloom.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     lanes = package / "kernels" / "intrinsics.py"
     script = (
-        "import pyarrow as pa; from parquet_bloom.kernels import hashes, loops; loops.ALLOWED_NS = -1;"
+        "import pyarrow as pa; from parquet_bloom.kernels import hashes; hashes.ALLOWED_NS = -1;"
         "print(hashes.hash_array(pa.array(range(64))).tolist())"
     )
     told = []
@@ -103,8 +103,8 @@ def test_control_c_while_a_kernel_is_loaded_does_not_reach_the_compiler() -> Non
         import os, signal
         import numba
         import numpy as np
-        from parquet_bloom.kernels import compiler, loops, split_block
-        loops.ALLOWED_NS = -1
+        from parquet_bloom.kernels import compiler, hashes, split_block
+        hashes.ALLOWED_NS = -1
         signal.signal(signal.SIGINT, signal.default_int_handler)
         load = compiler.Kernel._load
         def interrupted(kernel):
@@ -236,8 +236,8 @@ def test_a_lock_that_is_a_link(cache: Path, tmp_path: Path) -> None:
 FORK = textwrap.dedent("""
     import os, signal, sys, threading, time
     import numpy as np
-    from parquet_bloom.kernels import compiler, loops, split_block
-    loops.ALLOWED_NS = -1
+    from parquet_bloom.kernels import compiler, hashes, split_block
+    hashes.ALLOWED_NS = -1
     reached, middle = threading.Event(), sys.argv[1]
 
     class Slow:  # the import of numba, or of a kernel, is in the middle as this process forks

@@ -23,10 +23,10 @@ pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), r
 WORK = textwrap.dedent("""
     import mmh3, numpy as np, pyarrow as pa, xxhash
     from numba.core.registry import cpu_target
-    from parquet_bloom.kernels import block, intrinsics, loops, native
+    from parquet_bloom.kernels import block, hashes, intrinsics, native
     from parquet_bloom.kernels.hashes import hash_array
 
-    loops.ALLOWED_NS = -1  # so that they are compiled
+    hashes.ALLOWED_NS = -1  # so that they are compiled
 
     LIBRARIES = {
         "xxh64": lambda data, seed: xxhash.xxh64_intdigest(data, seed),

@@ -1,4 +1,4 @@
-"""Commands that look at filters: status, inspect, verify, report, engines; library calls of the same names."""
+"""Commands that show and verify filters: status, inspect, verify, report, engines; library calls of the same names."""
 
 from __future__ import annotations
 

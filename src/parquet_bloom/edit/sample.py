@@ -1,4 +1,4 @@
-"""What one column holds: its bounds in many row groups, and a sample of one chunk.
+"""The values of one column: its bounds in many row groups, and a sample of one chunk.
 
 **A sample** says how many distinct values the whole has, and which of others it holds. What a part of a chunk shows is
 carried on to the whole: with L = -ln(1 - share found), L(n) grows like n^a, and the two halves of the sample give a.

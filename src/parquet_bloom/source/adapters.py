@@ -1,4 +1,4 @@
-"""What adapters of tables have in common: states that are kept, and changes of rows.
+"""Shared by adapters of tables: states that are kept, and the form of changes of rows.
 
 A state is kept for the process: a log whose files are proved unchanged is not read twice.
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "add_filters": "add",
     "build_index": "keys",
-    "build_zone_index": "zones",
+    "build_zone_index": "keys",
     "check": "jobs",
     "inspect_filters": "jobs",
     "locate": "locating",

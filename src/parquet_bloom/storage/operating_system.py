@@ -1,4 +1,4 @@
-"""What the operating system does for us: copies and clones, free space, the umask, a process beside this one.
+"""Calls of the operating system: copies and clones, free space, the umask, a process beside this one.
 
 That process answers questions; what crashes or hangs there is an error here, and no end.
 
