@@ -99,10 +99,10 @@ def remove_filters(
     """Remove the filters that `add_filters` added, or those of some columns, from Parquet files, or from a table's.
 
     A file that got its filters from `add_filters` and loses all of them is byte for byte the file
-    it was. Page indexes that it added go, too, where no column is named or left out. Filters of other programs stay,
-    and the report counts them (`others`), unless their columns are named, or with `all_writers`; they are cut out where
-    no byte that must stay is in the way. In a table no file is cut that a version names: a commit has the sizes, or
-    files, without filters.
+    it was; but footers of tails stay where filters came to the start of chunks later. Page indexes that it added go,
+    too, where no column is named or left out. Filters of other programs stay, and the report counts them (`others`),
+    unless their columns are named, or with `all_writers`; they are cut out where no byte that must stay is in the way.
+    In a table no file is cut that a version names: a commit has the sizes, or files, without filters.
     Arguments and errors are those of `add_filters`, but for
 
     columns     one name or pattern, or a list: all of their filters go, by any writer

@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import ListType, LongType, NestedField, StringType, UUIDType
 from support import delta_tables as made
 from support import iceberg_tables as iceberg
 from support.commands import command
@@ -662,6 +662,28 @@ def test_keys_of_several_columns(kind: Any, tmp_path: Path) -> None:
         parquet_bloom.delete_keys(table.source, ["id", "day"], {"id": [1, 1], "day": ["a", "a"]}, **how)
 
 
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_a_truth_value_may_be_a_part_of_a_key(partitioned: bool, tmp_path: Path) -> None:
+    """It finds no row, as it has no filters; it says which of those that the other column finds are meant."""
+    source = f"delta:{tmp_path}/t"
+    rows = pa.table({"id": [1, 2, 1, 1], "b": [True, False, None, False]})
+    write_deltalake(tmp_path / "t", rows, partition_by=["b"] if partitioned else None)
+    assert parquet_bloom.delete_keys(source, ["b", "id"], {"b": [True, True], "id": [1, 2]}).deleted == 1
+    report = parquet_bloom.upsert(source, pa.table({"id": [1, 2], "b": [False, True]}), ["id", "b"])
+    assert (report.replaced, report.appended) == (1, 1)
+    left = parquet_bloom.read_table(source).to_pylist()
+    assert in_order([tuple(row.values()) for row in left]) == in_order([(2, False), (1, None), (1, False), (2, True)])
+    pq.write_table(rows, tmp_path / "file.parquet")
+    before = (tmp_path / "file.parquet").read_bytes()
+    for refused in (["b"], ["id", "b"]):
+        with pytest.raises(parquet_bloom.RefusedTypeError, match="BOOLEAN has two values"):
+            parquet_bloom.delete_keys(tmp_path / "file.parquet", refused, rows.select(refused)[:1], in_place=True)
+    assert (tmp_path / "file.parquet").read_bytes() == before
+    if not partitioned:
+        with pytest.raises(parquet_bloom.RefusedTypeError, match="BOOLEAN has two values"):
+            parquet_bloom.delete_keys(source, "b", [True])
+
+
 def new_rows(table: pa.Table) -> list[Row]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
@@ -793,6 +815,11 @@ def test_iceberg_tables_that_are_refused(tmp_path: Path) -> None:
     with table.update_schema() as columns:
         columns.delete_column("name")
     refused("ns.spec", "was dropped")
+    lists = ListType(3, LongType(), True)
+    table = warehouse.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "l", lists)), "ns.lists")
+    wrong = pa.table({"id": [1], "l": [[1, None]]})
+    with pytest.raises(parquet_bloom.RequestError, match="ns.lists: pyiceberg cannot write these rows: "):
+        parquet_bloom.upsert("iceberg:cat/ns.lists", wrong, "id", catalog_properties=warehouse.properties)
 
 
 def test_a_float_is_no_decimal_that_is_near(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from parquet_bloom.edit.rewrite import check_summaries
 from parquet_bloom.edit.row_groups import Kept
 from parquet_bloom.edit.table_commit import FileOutcome
 from parquet_bloom.edit.without_rows import check_flat, write_without_rows
-from parquet_bloom.errors import FileChangedError, RequestError
+from parquet_bloom.errors import FileChangedError, RefusedTypeError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.schema import Leaf, find_leaf
 from parquet_bloom.keys.locate import KeyCasts, rows_of_keys
@@ -182,6 +182,10 @@ def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:
 
 
 def _first_leaves(files: Sequence[DataFile], names: Sequence[str]) -> list[Leaf]:
-    """The columns as the first file has them. Raises UnknownColumnError."""
+    """The columns as the first file has them. Raises UnknownColumnError, RefusedTypeError."""
     with OpenFile(files[0]) as source:
-        return [find_leaf(source.outline().leaves, name) for name in names]
+        found = [find_leaf(source.outline().leaves, name) for name in names]
+    for leaf in found:
+        if leaf.refusal is not None:  # rows of files are found by their values as they are stored
+            raise RefusedTypeError(f"column {leaf.name}: {leaf.refusal}")
+    return found

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.errors import RefusedTypeError, RequestError, first_line
 from parquet_bloom.format import arrow_types
 from parquet_bloom.format.literals import read_clock
 from parquet_bloom.format.schema import split_path
@@ -231,8 +231,14 @@ def located_rows(source: Any, keys: RowKeys, index: PathLike | None, among: Sequ
     """
     column, facts = among[0], {}
     if len(among) > 1:
-        places = {n: locate(source, keys.columns[n], keys.distinct[n], index) for n in among}
-        column = min(among, key=lambda n: pc.sum(places[n]["rows"]).as_py() or 0)
+        places = {}
+        for n in among:
+            try:
+                places[n] = locate(source, keys.columns[n], keys.distinct[n], index)
+            except RefusedTypeError:  # such as BOOLEAN: it finds no row, and decides with the others
+                if n == among[-1] and not places:
+                    raise
+        column = min(places, key=lambda n: pc.sum(places[n]["rows"]).as_py() or 0)
         facts = {n: facts_of(one) for n, one in places.items()}
     found = locate(source, keys.columns[column], keys.distinct[column], index, verify=True)
     facts[column] = facts_of(found)

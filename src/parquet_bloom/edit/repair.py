@@ -144,7 +144,9 @@ class RepairRequest:
         footer, tail, to = source.footer(), tail_of(source), Target(target, self.how)
         undone = tail is not None and tail.repairs and not tail.changed
         if not undone and repair_tails(footer):
-            reason = "has filters since its repair, or a footer of another program; remove the filters first"
+            reason: str = "has filters since its repair, or a footer of another program; remove the filters first"
+            if tail is not None and tail.repairs and not all_ranges(footer).keys() & tail.changed:
+                reason = "lost filters since its repair; remove_filters undoes both with " + parameter("last", True)
             raise LayoutError(source.path, reason)
         report = RepairedFile(source.path, str(target), source.size, source.size, undone=undone)
         if undone or not self.how.in_place:
@@ -166,7 +168,8 @@ class RepairRequest:
 
     def _repair(self, source: OpenFile, target: Location) -> RepairedFile:
         footer = source.footer()
-        compared = compare_statistics(source, footer.leaves, range(footer.n_row_groups), self.step(footer))
+        with source.as_one_version():
+            compared = compare_statistics(source, footer.leaves, range(footer.n_row_groups), self.step(footer))
         return self.mend(source, target, compared, footer.leaves)
 
     def mend(self, source: OpenFile, target: Location, compared: Compared, leaves: Sequence[Leaf]) -> RepairedFile:

@@ -239,7 +239,7 @@ def verify(
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:
         return _verify(opened, select_leaves(leaves, wanted, left_out), sample, compare, meter)
 
-    results = each_file(found, work, meter, _FAR_FILES)
+    results = each_file(found, work, meter, _FAR_FILES, pin=True)
     return VerifyReport(list(results), results.failed, found.notes)
 
 

@@ -19,7 +19,7 @@ from pyiceberg.table import Table as IcebergLog
 from pyiceberg.table import WriteTask
 from pyiceberg.table.metadata import TableMetadata
 
-from parquet_bloom.errors import ConflictError, TableFormatError
+from parquet_bloom.errors import ConflictError, RequestError, TableFormatError, first_line
 from parquet_bloom.source.adapters import NewFile
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
@@ -81,12 +81,15 @@ class IcebergRows:
     def write(self, rows: pa.Table) -> list[NewFile]:
         """Write rows as data files, one or more for each partition of the current spec."""
         schema = self._log.schema()
-        with translated_errors(self._name):
-            tasks = [
-                WriteTask(uuid.uuid4(), number, schema, part.combine_chunks().to_batches(), partition_key=key)
-                for number, (key, part) in enumerate(self._parts(rows.cast(self._schema)))
-            ]
-            written = list(write_file(self._io, self._metadata(), iter(tasks)))
+        try:
+            with translated_errors(self._name, pa.ArrowException):
+                tasks = [
+                    WriteTask(uuid.uuid4(), number, schema, part.combine_chunks().to_batches(), partition_key=key)
+                    for number, (key, part) in enumerate(self._parts(rows.cast(self._schema)))
+                ]
+                written = list(write_file(self._io, self._metadata(), iter(tasks)))
+        except pa.ArrowException as error:
+            raise RequestError(f"{self._name}: pyiceberg cannot write these rows: {first_line(error)}") from error
         for one in written:
             one.spec_id = self._log.spec().spec_id
         places = [(one, self._files.location(one.file_path)) for one in written]
