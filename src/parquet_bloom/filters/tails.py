@@ -168,7 +168,7 @@ def open_logged(file: DataFile, pin: bool = False) -> Iterator[OpenFile]:
     A file whose size is another one for another reason, or that is of no table, is taken as it is. Raises as OpenFile,
     and of a table's file as OpenFile.footer.
     """
-    with OpenFile(file, pin=pin) as source, source.as_one_version():
+    with OpenFile(file, pin=pin) as source, source.as_one_version() if pin else nullcontext():
         yield (as_it_was(source, file.size) or source) if file.size else source
 
 
