@@ -235,8 +235,8 @@ def located_rows(source: Any, keys: RowKeys, index: PathLike | None, among: Sequ
         for n in among:
             try:
                 places[n] = locate(source, keys.columns[n], keys.distinct[n], index)
-            except RefusedTypeError:  # such as BOOLEAN: it finds no row, and decides with the others
-                if n == among[-1] and not places:
+            except RefusedTypeError:  # a truth value finds no row, and decides with the others
+                if not pa.types.is_boolean(keys.distinct[n].type) or (n == among[-1] and not places):
                     raise
         column = min(places, key=lambda n: pc.sum(places[n]["rows"]).as_py() or 0)
         facts = {n: facts_of(one) for n, one in places.items()}
