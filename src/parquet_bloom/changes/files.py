@@ -34,10 +34,10 @@ from parquet_bloom.edit.rewrite import check_summaries
 from parquet_bloom.edit.row_groups import Kept
 from parquet_bloom.edit.table_commit import FileOutcome
 from parquet_bloom.edit.without_rows import check_flat, write_without_rows
-from parquet_bloom.errors import FileChangedError, RefusedTypeError, RequestError
+from parquet_bloom.errors import FileChangedError, RequestError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.format.schema import Leaf, find_leaf
-from parquet_bloom.keys.locate import KeyCasts, rows_of_keys
+from parquet_bloom.keys.locate import KeyCasts, key_leaf, rows_of_keys
 from parquet_bloom.options import PathLike, several
 from parquet_bloom.output.recovery import open_for_change
 from parquet_bloom.output.target import Target, Writing
@@ -184,8 +184,4 @@ def _keys_of(request: RowsRequest, snapshot: Snapshot) -> dict[str, pa.Array]:
 def _first_leaves(files: Sequence[DataFile], names: Sequence[str]) -> list[Leaf]:
     """The columns as the first file has them. Raises UnknownColumnError, RefusedTypeError."""
     with OpenFile(files[0]) as source:
-        found = [find_leaf(source.outline().leaves, name) for name in names]
-    for leaf in found:
-        if leaf.refusal is not None:  # rows of files are found by their values as they are stored
-            raise RefusedTypeError(f"column {leaf.name}: {leaf.refusal}")
-    return found
+        return [key_leaf(source.outline().leaves, name) for name in names]

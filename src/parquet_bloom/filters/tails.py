@@ -164,10 +164,12 @@ R = TypeVar("R")
 def open_logged(file: DataFile, pin: bool = False) -> Iterator[OpenFile]:
     """Open what a version of a table has of a file: without tails of ours that this version does not name.
 
-    pin  it is an error where another program changes the file meanwhile, which may cost two requests
+    pin  of a file of another storage: it is an error where another program changes it meanwhile, which may cost two
+         requests
     A file whose size is another one for another reason, or that is of no table, is taken as it is. Raises as OpenFile,
     and of a table's file as OpenFile.footer.
     """
+    pin = pin and not file.is_local  # a local file that is replaced is read to its end
     with OpenFile(file, pin=pin) as source, source.as_one_version() if pin else nullcontext():
         yield (as_it_was(source, file.size) or source) if file.size else source
 
@@ -186,13 +188,13 @@ def each_file(
     work   of an open file and its columns, as people name them
     meter  as source.results.map_files has it
     most   files of other storages at a time, where each needs much memory; limits().concurrency unless given
-    pin    as open_logged has it, of files of other storages
+    pin    as open_logged has it
     Raises as source.results.map_files.
     """
     names, turn = found.names, Lock()
 
     def one(file: DataFile) -> R:
-        with open_logged(file, pin and not file.is_local) as opened:
+        with open_logged(file, pin) as opened:
             opened.footer_bytes()
             # Of a small object no request is left, and what is done in memory gains nothing by threads that take
             # Python's lock from each other at each call of a kernel.

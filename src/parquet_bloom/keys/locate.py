@@ -196,6 +196,11 @@ def _first_leaf(search: Search, column: str) -> Leaf:
     if not search.log.has_log and search.files:
         with OpenFile(search.files[0]) as source:
             leaves = source.outline().leaves
+    return key_leaf(leaves, column)
+
+
+def key_leaf(leaves: Sequence[Leaf], column: str) -> Leaf:
+    """A column by whose values rows can be found. Raises UnknownColumnError, RefusedTypeError."""
     found = find_leaf(leaves, column)
     if found.refusal is not None:
         raise RefusedTypeError(f"column {found.name}: {found.refusal}")

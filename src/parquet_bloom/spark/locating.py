@@ -19,14 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquet_bloom.errors import ParquetBloomError, RefusedTypeError, RequestError, first_line
-from parquet_bloom.format.schema import Leaf, find_leaf, split_path
+from parquet_bloom.errors import ParquetBloomError, RequestError, first_line
+from parquet_bloom.format.schema import Leaf, split_path
 from parquet_bloom.keys.evidence import SearchedIndex
 from parquet_bloom.keys.locate import (
     KeyCasts,
     LocatedFacts,
     distinct_keys,
     folded,
+    key_leaf,
     keys_as_array,
     located_table,
     places_by_filters,
@@ -150,10 +151,7 @@ def _column(data: IndexedData, column: str) -> Leaf:
     named = folded(split_path(column))
     if any(folded(path) == named for path in hidden_keys(data.found, data.files)):
         raise RequestError(f"{column}: the folders' names have its values; name a column of the files")
-    found = find_leaf(leaves, column)
-    if found.refusal is not None:
-        raise RefusedTypeError(f"column {found.name}: {found.refusal}")
-    return found
+    return key_leaf(leaves, column)
 
 
 @dataclass(frozen=True)
